@@ -100,6 +100,19 @@ class Chunked(Rule):
         return arith.cap_chunked(self.k, self.b, batched, max_len) + arith.cdiv(lookahead, self.b)
 
 
+class Step(NamedTuple):
+    """Tokens `start .. end - 1` of a request, computed at once; the last `drafts` of them are not known yet."""
+
+    start: int
+    end: int
+    drafts: int = 0
+
+    @property
+    def known(self) -> int:
+        """How many tokens there are with its known ones, without its drafts."""
+        return self.end - self.drafts
+
+
 class Mamba(Rule):
     """Mamba layers: a query reads only one state, the one after the last computed token."""
 
@@ -122,6 +135,27 @@ class Mamba(Rule):
         """Entries for the tokens and for the states of drafts."""
         return arith.cdiv(num_tokens, self.b) + self.p
 
+    def writes(self, step: Step, right: int | None = None) -> dict[int, int]:
+        """By table entry that the step writes: of how many tokens the state is that stands there afterwards.
+
+        The state behind its known tokens is written into the entry of its last token, drafts counted, and that behind
+        each draft into the next entry. Besides, in mode `align`, the state at the last block end among the tokens that
+        turned out right is copied into that block's entry, if the step wrote it; in the others a step without drafts
+        writes the state at each block end that it passes. `right` says how many tokens that is; None where nobody
+        knows yet, and only what is copied in any case is meant. (The workers of vLLM: `preprocess_mamba` and its
+        `postprocess`, `mamba_get_block_table_tensor`, `_compute_prefix_caching_block_indices`. In mode `none` engines
+        have one block for all tokens.)
+        """
+        if step.end <= step.start:
+            return {}
+        b, known, running = self.b, step.known, arith.cdiv(step.end, self.b) - 1
+        states = {running + draft: known + draft for draft in range(step.drafts + 1)}
+        if self.align:
+            last, least = (arith.down(tokens, b) for tokens in ((step.end, known) if right is None else (right, right)))
+            return {**states, last // b - 1: last} if last == least >= known else states
+        passed = range(arith.down(step.start, b) + b, known + 1, b) if not step.drafts else ()
+        return {**{after // b - 1: after for after in passed}, **states}
+
 
 class Cross(Rule):
     """Cross attention: one allocation by encoder tokens, never cached."""
@@ -142,6 +176,38 @@ def rules_for(shape: Shape) -> list[Rule]:
     flagged = [group.spec for group in shape.groups if group.eagle]
     specs: Sequence[object] = flagged or [group.spec for group in shape.groups if shape.eagle]
     return [rule_for(group, shape, group.spec in specs) for group in shape.groups]
+
+
+class Written(NamedTuple):
+    """The last two steps of a request: all that can have written the states that are to be registered now."""
+
+    last: Step = Step(0, 0)
+    before: Step = Step(0, 0)
+    loaded: bool = False  # the tokens before the last step came from outside
+
+    def then(self, step: Step, *, loaded: bool) -> "Written":
+        """The same after the next step; `loaded`: the tokens before it came from outside."""
+        return Written(step, self.last, loaded)
+
+    def stands(self, rule: Mamba, i: int) -> bool:
+        """True if entry `i` holds the state at the end of its block, once the last step has run.
+
+        If that end is not behind the tokens before the last step, it is the last one among them, and is not asked
+        about again after a step that knew it (in mode `align`). Then only the known tokens of the step before can have
+        passed it without writing; among drafts it is right, wherever that step began.
+        """
+        after, start = (i + 1) * rule.b, self.last.start
+        if after > start:
+            return rule.writes(self.last).get(i) == after
+        if self.loaded:  # which brings one state only
+            return after == start
+        if not rule.align:
+            return rule.writes(self.before).get(i) == after
+        return after == arith.down(start, rule.b) and not self.before.start < after < self.before.known
+
+
+NO_STEP = Written()
+"""Of a request that has made none."""
 
 
 class Arrangement(NamedTuple):

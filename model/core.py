@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from . import arith, legal, lookup, ops
-from .attention import CoreError, demand, rules_for
+from .attention import NO_STEP, CoreError, Step, demand, rules_for
 from .identity import Identities
 from .ops import NULL, OPERATIONS, Done, Failed, Group, Operation, Outcome, Refused, Shape, Value
 from .shown.snapshot import Labels, Snapshot, event_value
@@ -169,6 +169,8 @@ class Model(Core):
         if any(hit) or op.external > 0:
             self.policy.attach(self, plan)
         new = [self.extend(group, plan) for group in groups]
+        drafts = max(0, main - max(total + 1, len(request.tokens)))  # the first token of a step is none
+        request.written = request.written.then(Step(total, main, drafts), loaded=op.external > 0)
         if self.shape.caching and not op.delay:
             self.register(op.request, min(main, len(request.tokens)))
         request.computed = local + op.external
@@ -199,6 +201,7 @@ class Model(Core):
         self.policy.give_back(self, op.request)
         request = self.requests[op.request]
         request.computed, request.scheduled, request.arriving = 0, 0, False
+        request.written = NO_STEP
         request.preemptions += 1
 
     def remove_skipped(self, op: ops.RemoveSkipped) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from .attention import demand
+from .attention import NO_STEP, Written, demand
 from .identity import ExtraKey, Identity
 from .ops import NULL, Submit
 from .shown.metrics import Metrics
@@ -29,6 +29,7 @@ class Request:
     preemptions: int = 0
     hit: tuple[int, list[list[int]]] | None = None  # tokens and block ids per group of the last lookup
     chain: list[Identity] = field(default_factory=list)  # content of the full hash blocks, in order
+    written: Written = NO_STEP  # its last steps: which states they leave
 
     @property
     def lead(self) -> int:

@@ -135,7 +135,11 @@ class Core:
         """The same for blocks `first .. end - 1` of one group."""
         rule, table = self.rules[group], self.state.tables[group].get(request.submit.request, [])
         held = [i for i in range(first, end) if table[i] != NULL]
-        stored = {i: self.identity(request, group, i) for i in held if self.policy.worth(self, group, i, request)}
+        stored = {
+            i: self.identity(request, group, i)
+            for i in held
+            if self.policy.worth(self, group, i, request) and self.policy.stands(self, group, i, request)
+        }
         for i, identity in stored.items():
             self.state.register(table[i], (group, identity))
         if isinstance(rule, Mamba):
@@ -191,6 +195,12 @@ def worth(core: Core, group: int, i: int, request: Request) -> bool:
         return lookup.worth_registering(core.rules[group], i, core.alignment, 0)
     replay = lookup.replay_boundary(core.rules, core.alignment, num_prompt_tokens)
     return lookup.worth_registering(core.rules[group], i, interval, replay)
+
+
+def stands(core: Core, group: int, i: int, request: Request) -> bool:
+    """True unless entry `i` is to hold a state and nobody writes the one that its block stands for (core.md §7)."""
+    rule = core.rules[group]
+    return not isinstance(rule, Mamba) or request.written.stands(rule, i)
 
 
 def predicted(core: Core, group: int, plan: Plan, counts: list[int], capped: bool) -> int:
@@ -324,6 +334,7 @@ class Policy:
     settled: Callable[[Request, int], int] = settled
     reach: Callable[[Core, int, int], int] = reach
     worth: Callable[[Core, int, int, Request], bool] = worth
+    stands: Callable[[Core, int, int, Request], bool] = stands
     predicted: Callable[[Core, int, Plan, list[int], bool], int] = predicted
     capped: Callable[[Rule, int, int, int, int], int] = capped
     states: Callable[[Core, int, Plan, list[int], bool], int] = states

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from .options import (
+    AttentionOption,
     JsonOption,
     OutOption,
     PortOption,
@@ -31,6 +32,7 @@ def fuzz_scheduler(
     connector: Annotated[
         Literal["minimal", "none"] | None, typer.Option(help="All engines have this connector; drawn by default.")
     ] = None,
+    attention: AttentionOption = "",
     fault: Annotated[str, typer.Option(help="Plant this fault in each engine, to see that it is noticed.")] = "",
     shrink_seconds: Annotated[float, typer.Option(min=0.0, help="How long each finding is shrunk at most.")] = 30.0,
     out: OutOption = Path("findings"),
@@ -50,7 +52,8 @@ def fuzz_scheduler(
     folder_or_usage(out)
     only = "" if connector == "none" else connector
     limit = seconds_or_default(seconds, steps)
-    task = StoryTask(seed_or_drawn(seed), first, steps, limit, only, fault, shrink_seconds)
+    kinds = tuple(kind for kind in attention.split(",") if kind)
+    task = StoryTask(seed_or_drawn(seed), first, steps, limit, only, kinds, fault, shrink_seconds)
     name = target
     with served(serve, port, teller(True)) as page:
         outcome = guarded(lambda: run(name, task, out, timed_teller(), page))

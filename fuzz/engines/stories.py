@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
+from ..findings.oracle_names import CONTRACT
 from ..reports.history import History, Sample
 from ..reports.pace import Pace
 from ..runs.canary import BlindOracleError
@@ -40,6 +41,8 @@ class StoryTask:
     seconds: float | None = None
     connector: str | None = None
     """The only connector; all of them if None, none if empty."""
+    attention: tuple[str, ...] = ()
+    """Of which attention types engines are, as in `full+mamba`; all if empty."""
     fault: str = ""
     """A planted fault, for tests."""
     shrink_seconds: float = 30.0
@@ -145,7 +148,7 @@ class Stories:
             return
         number = self.task.first
         while True:
-            yield number, self.family.draw(self.task.seed, number, self.task.connector)
+            yield number, self.family.draw(self.task.seed, number, self.task.connector, self.task.attention)
             number += 1
 
     def _one(self, number: int, story: Any) -> None:
@@ -178,7 +181,7 @@ class Stories:
         reducer = _StoryReducer(self.family, story, finding, self.task.fault, limits)
         reduced = reducer.run()
         smallest, shown = reducer.best, reduced.finding
-        known = self.family.name_of(shown.judge, shown.rule, shown.what, smallest)
+        known = self._cause(shown, smallest)
         name = known or f"new: {shown.judge}: {shown.rule}"
         names.append(name)
         self.told.counted[name] += 1
@@ -200,6 +203,19 @@ class Stories:
             },
         )
 
+    def _cause(self, shown: StoryFinding, story: Any) -> str:
+        """The first known cause without which the same is not found; empty if there is none. What was read wrong has
+        many forms: where the device says it, it must say nothing any more."""
+        for suspect in self.family.suspects(shown.judge, shown.rule, shown.what, story):
+            try:
+                run = StoryRun(self.family.engine_of(suspect, self.task.fault))
+            except Exception:  # no such engine
+                continue
+            same = (one for one in run.run(MOST_STEPS) if one.judge == shown.judge)
+            if all(shown.judge == CONTRACT and one.rule != shown.rule for one in same):
+                return str(suspect.id)
+        return ""
+
 
 def task_from_json(raw: Any) -> StoryTask:
     """The task with these fields."""
@@ -212,13 +228,19 @@ def main(module: str, task: str) -> None:
     def say(name: str, told: dict[str, object]) -> None:
         print(json.dumps({name: told}), flush=True)
 
-    family = import_module(module)
+    family, of_task = import_module(module), task_from_json(json.loads(task))
+    try:
+        if of_task.replay is None:
+            family.draw(of_task.seed, of_task.first, of_task.connector, of_task.attention)
+    except ValueError as wrong:
+        say("refused", {"why": str(wrong)})
+        return
     try:
         canary = check_judges(family.wrong_reads)
     except BlindOracleError as blind:
         say("blind", {"why": str(blind)})
         return
-    stories = Stories(family, task_from_json(json.loads(task)), say)
+    stories = Stories(family, of_task, say)
     told = stories.run()
     say("end", {**told.as_json(), "version": family.version(), "canary": canary and canary.as_json()})
 

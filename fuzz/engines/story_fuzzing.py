@@ -130,6 +130,7 @@ def fuzz_scheduler(
     """Run stories in the release's interpreter; write what is found into the folder `out`. `page` shows them while they
     go on.
 
+    ValueError for attention types of which no engine is drawn.
     TargetUnavailableError if the release is not installed or its family has no scheduler to fuzz, and if a judge does
     not see what is planted for it before the run. Ctrl-C ends the run.
     """
@@ -211,6 +212,8 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
         say(f"{told['progress']['steps']} steps, {told['progress']['stories']} engines")
     elif "so_far" in told:
         outcome.so_far = told["so_far"]
+    elif "refused" in told:
+        raise ValueError(told["refused"]["why"])
     elif "blind" in told:
         raise BlindOracleError(told["blind"]["why"])
     elif "end" in told:

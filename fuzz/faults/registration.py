@@ -64,6 +64,12 @@ def _delay_ignored(manager: Any) -> None:
     wrap(manager, "allocate_slots", allocate)
 
 
+@fault("a state is registered that nobody wrote", "labels", "S10", "corruption")
+def _unwritten_state_registered(manager: Any) -> None:
+    wrap_each(manager, "note_step", lambda single, note, *about: None, having="mamba_cache_mode")
+    wrap_each(manager, "note_load", lambda single, note, *about: None, having="mamba_cache_mode")
+
+
 @fault("a second block under one identity is not registered", "labels")
 def _duplicate_lost(manager: Any) -> None:
     def cache(original: Callable[..., Any], request: Any, blocks: Any, first: int, full: int, *rest: Any) -> None:

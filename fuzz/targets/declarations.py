@@ -100,6 +100,9 @@ LOSES: Mapping[str, str] = {
     "chunked-cap": "L2, L4, S17: Where blocks lie astride chunks, the admission gate counts a block too few (T6).",
     "mamba-states-pile-up": "L2, L4, S17: With drafts, more states are held than are needed, up to all of the table "
     "(T15): bounds are those of a whole table.",
+    "states-by-scheduler": "S7, S10: A state is registered at a block end inside a step, where mode `align` writes "
+    "none, or behind drafts in the other modes: the core leaves it to its scheduler to end steps where blocks end "
+    "(vllm-project/vllm#51113).",
     "room-ahead": "L1, L2, L4, S17: A step takes or wants room for more tokens than it was asked for, at most those of "
     "another step in whole blocks, a block and a token: bounds are so much wider.",
     "pools-apart": "L1, L2, L4, S17: Groups have pools of their own: one is full while there is room in another.",

@@ -45,6 +45,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
     """Whether a table is more than added to and nulled."""
     notes_registered = False
     """Whether `note_registered` is to be told of blocks."""
+    keeps_states = False
+    """Whether blocks hold states, of which a step writes few: then `note_step` is to be told of steps."""
     drafts_read_behind = True
     """Whether drafts may need the block behind a hit; a running state is no such block."""
     spreads_over_ranks = False
@@ -231,13 +233,7 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         full = num_tokens // self.block_size
         if full <= registered:
             return
-        self.block_pool.cache_full_blocks(
-            request,
-            self.req_to_blocks[request.request_id],
-            registered,
-            full,
-            self.block_size,
-            self.kv_cache_group_id,
+        mask: Sequence[bool] | None = (
             None
             if self.registers_every_block and retention_interval is None
             else self.reachable_block_mask(
@@ -249,11 +245,39 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
                 retention_interval,
                 request.num_prompt_tokens,
                 *((self.tokens_behind, self.block_size) if self.mask_knows_tables else ()),
-            ),
+            )
+        )
+        if self.keeps_states:
+            mask = self.mask_of_written(request.request_id, registered, full, mask)
+        self.block_pool.cache_full_blocks(
+            request,
+            self.req_to_blocks[request.request_id],
+            registered,
+            full,
+            self.block_size,
+            self.kv_cache_group_id,
+            mask,
         )
         self.num_cached_block[request.request_id] = full
         if self.notes_registered:
             self.note_registered(self.req_to_blocks[request.request_id][registered:full])
+
+    def note_step(self, request_id: str, start: int, num_known_tokens: int, end: int) -> None:  # most have no states
+        """A step computes tokens `start .. end - 1` of a request, of which so many tokens are known."""
+
+    def note_load(self, request_id: str, end: int) -> None:
+        """Leading tokens of a request come from outside, up to `end`."""
+
+    def stands(self, request_id: str, i: int) -> bool:
+        """Whether entry `i` of a table, the next to be registered, holds what its block is registered for."""
+        return True
+
+    def mask_of_written(
+        self, request_id: str, first: int, end: int, mask: Sequence[bool] | None
+    ) -> Sequence[bool] | None:
+        """`mask` for entries `first .. end - 1` of a table, without those that hold another state than their block's;
+        None for all of them."""
+        return mask
 
     def note_registered(self, blocks: Sequence[KVCacheBlock]) -> None:  # most types have nothing to do
         """These entries of a table count as registered from now on; some may have no identity."""

@@ -78,6 +78,7 @@ class KVCacheCoordinator(ABC):
         )
         self._state_managers = [manager for manager in self.single_type_managers if isinstance(manager, MambaManager)]
         self._skipping_managers = [manager for manager in self.single_type_managers if manager.may_skip]
+        self.keeping_states = [manager for manager in self.single_type_managers if manager.keeps_states]
         self._others_begin = any(manager.begins_tables for manager in self.single_type_managers)
         block_sizes = [manager.block_size for manager in self.single_type_managers]
         if scheduler_block_size % lcm(hash_block_size, *block_sizes) != 0:

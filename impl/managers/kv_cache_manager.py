@@ -232,6 +232,11 @@ class KVCacheManager:
                 request_id, hit, local_tokens, num_external_computed_tokens, settled
             )
         new_blocks = coordinator.allocate_new_blocks(request_id, slots, main_tokens, num_encoder_tokens, total_computed)
+        for manager in coordinator.keeping_states:
+            if num_external_computed_tokens:
+                manager.note_load(request_id, total_computed)
+            if num_new_tokens:
+                manager.note_step(request_id, total_computed, num_tokens, main_tokens)
         if self.enable_caching and not delay_cache_blocks:
             # Drafts may be rejected, hence never beyond the tokens that the request really has.
             coordinator.cache_blocks(request, min(main_tokens, num_tokens))

@@ -25,7 +25,7 @@ class MambaManager(SingleTypeKVCacheManager):
 
     search_type = TailSearch
     counts_by_tokens = False
-    notes_registered = True
+    notes_registered = keeps_states = True
     drafts_read_behind = False  # a state is all or nothing: drafts have blocks of their own
 
     def __init__(self, kv_cache_spec: MambaSpec, block_pool: BlockPool, *args: Any, **kwargs: Any) -> None:
@@ -38,6 +38,9 @@ class MambaManager(SingleTypeKVCacheManager):
         self.num_leading_nulls: dict[str, int] = {}
         """Mode "align": so many entries of a table are null at least; the blocks that it holds are looked for behind
         them, as a table grows with the context."""
+        self.steps: dict[str, tuple[tuple[int, int], int, int, int]] = {}
+        """The last step of a request that reached the end of a block: where it starts, the end of its known tokens and
+        its own; before these between how many tokens the step before left no state, bounds excluded."""
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """All but the last token, whose state contains the rest; -1 for 0."""
@@ -159,6 +162,58 @@ class MambaManager(SingleTypeKVCacheManager):
         held = [i for i in range(first, len(table)) if table[i] is not null]
         return empty, [i for i in held if i != stays and not running <= i < end]
 
+    def note_step(self, request_id: str, start: int, num_known_tokens: int, end: int) -> None:
+        """The first token of a step is never a draft."""
+        known = max(start + 1, min(end, num_known_tokens))
+        lost = -1, 0
+        if (before := self.steps.get(request_id)) is not None:
+            _, before_start, before_known, before_end = before
+            if before_start == before_end:
+                lost = before[0]
+            elif self.moves_blocks:
+                lost = before_start, before_known
+            else:
+                lost = -1, before_start + 1 if before_known == before_end else maxsize
+        self.steps[request_id] = lost, start, known, end
+
+    def note_load(self, request_id: str, end: int) -> None:
+        """They bring the state behind them and no other."""
+        self.steps[request_id] = (-1, end), end, end, end
+
+    def stands(self, request_id: str, i: int) -> bool:
+        """Whether entry `i` of a table, the next to be registered, holds the state of its block after the last step.
+
+        In mode "align" a step leaves the state behind its known tokens; among its drafts the last block end that turns
+        out right gets its state, too. In the others a step without drafts leaves one in each block that it fills, and
+        one with drafts none in its place. Who asks for registering without telling of steps knows what he does.
+        """
+        if (step := self.steps.get(request_id)) is None:
+            return True
+        (lost, kept), start, known, end = step
+        size = self.block_size
+        after = (i + 1) * size
+        if after > start:
+            return after == known and end - known < size if self.moves_blocks else known == end
+        return (after > start - size or not self.moves_blocks) and not lost < after < kept
+
+    def mask_of_written(
+        self, request_id: str, first: int, end: int, mask: Sequence[bool] | None
+    ) -> Sequence[bool] | None:
+        """In mode "align" two entries at most hold theirs: the one before the step, and the one behind."""
+        if (step := self.steps.get(request_id)) is None:
+            return mask
+        if not self.moves_blocks:
+            if step[2] == step[3] and (first + 1) * self.block_size > step[1]:
+                return mask
+            candidates: Sequence[int] = range(first, end)
+        else:
+            candidates = [step[1] // self.block_size - 1, step[2] // self.block_size - 1]
+        written = [False] * (end - first)
+        for i in candidates:
+            if first <= i < end and self.stands(request_id, i):
+                written[i - first] = mask is None or mask[i - first]
+        return written
+
     def note_registered(self, blocks: Sequence[KVCacheBlock]) -> None:
         """This step still writes these states."""
         for block in blocks:
@@ -240,6 +295,7 @@ class MambaManager(SingleTypeKVCacheManager):
     def free(self, request_id: str) -> None:
         """Give back all states."""
         self.num_leading_nulls.pop(request_id, None)
+        self.steps.pop(request_id, None)
         super().free(request_id)
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:

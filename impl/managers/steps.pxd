@@ -19,6 +19,7 @@ cdef class Lane:
     cdef public bint single
     cdef public bint moves
     cdef public bint notes_registered
+    cdef public bint keeps_states
     cdef public dict skips
     cdef public dict firsts
 

@@ -36,6 +36,7 @@ class Lane:
         self.caching = manager.enable_caching
         self.moves = manager.moves_blocks
         self.notes_registered = manager.notes_registered
+        self.keeps_states = manager.keeps_states
         self.single = every_block and manager.registers_every_block and step == self.size and not manager.use_eagle
         """Whether a block is registered as soon as it is full, whatever comes behind it."""
         self.skips: dict[str, int] = {}
@@ -97,7 +98,7 @@ class Lane:
     def register(self, request: CacheableRequest, request_id: str, table: list[KVCacheBlock], i: int) -> None:
         """Register entry `i` of a table, the next one, which hits can use."""
         block = table[i]
-        if block is not self.pool.null_block:
+        if block is not self.pool.null_block and (not self.keeps_states or self.manager.stands(request_id, i)):
             self.pool.cache_full_block(request, table, i, self.size, self.group)
             if self.notes_registered:
                 self.manager.note_registered([block])
@@ -237,6 +238,8 @@ class RunningSteps:
             if row:
                 added = True
             rows.append(row)
+            if lane.keeps_states and tokens >= lane.registers_at(request_id):
+                lane.manager.note_step(request_id, request.num_computed_tokens, request.num_tokens, tokens)
             if room < horizon:
                 horizon = room
             if lane.single:

@@ -158,6 +158,8 @@ class CoreSide:
 
     def set_request(self, name: str, number: int, computed: int, scheduled: int) -> None:
         """The request of this name has the tokens of a sequence and is so far; for sequence 0 there is none."""
+        for group in self.mamba:
+            self._set_steps(self.managers[group], name, computed if scheduled == ARRIVING else None)
         if not number:
             self.live.pop(name, None)
             return
@@ -169,6 +171,15 @@ class CoreSide:
             self._requests[name, number] = request
         request.num_computed_tokens = computed
         self.live[name] = Live(request, scheduled, number)
+
+    def _set_steps(self, manager: Any, name: str, arriving: int | None) -> None:
+        """What the last step of a request left is asked about once more only while tokens arrive, so many as given.
+        Else the next step tells all, but for drafts in other modes than align, which leave nothing."""
+        manager.steps.pop(name, None)
+        if arriving is not None:
+            manager.note_load(name, arriving)
+        elif not manager.moves_blocks:
+            manager.note_step(name, 0, 1, 2)
 
     def set_hit(self, name: str, tokens: int, rows: Sequence[Sequence[int]]) -> None:
         """The last operation was a lookup of this request, which found these blocks."""

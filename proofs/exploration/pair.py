@@ -9,6 +9,7 @@ carried out by the two sides' own methods.
 from typing import Any
 
 from ...model import ops
+from ...model.attention import NO_STEP, Step
 from ...model.core import Model
 from ...model.ops import Done, Operation, Refused
 from ...model.state import Cleared, Key, Removed, Request
@@ -140,6 +141,7 @@ class Pair:
                 0 if arriving else scheduled,
                 arriving,
                 chain=self.contents.chains[number][:],
+                written=NO_STEP.then(Step(computed, computed), loaded=True) if arriving else NO_STEP,
             )
         self.core.set_request(name, number, computed, scheduled)
 

@@ -227,7 +227,7 @@ def policy_of(declared: Collection[str], note: Note) -> Policy:
         policy = replace(policy, content_keys=of_release.named, event_keys=of_release.shown)
     if "hit-taken-for-external" in declared or "hit-not-cut" in declared:
         policy = replace(policy, attach=partial(attach_in_turn, "hit-taken-for-external" in declared, note))
-    if any(deviation.id in declared for deviation in state_deviations.DEVIATIONS):
+    if any(name in declared for name in state_deviations.HELD):
         of_states = state_deviations.ReleaseStates(declared, note)
         policy = replace(
             policy, states=of_states.predicted, extend_states=of_states.extend, null_skipped=of_states.null
@@ -387,6 +387,7 @@ DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "worth": (("registers-unreadable", "registers-by-scheduler-block", "replay-boundary-eagle"), release_worth),
     "reach": (("mamba-eagle-margin",), release_reach),
     "settled": (("cut-by-all-computed",), all_computed),
+    "stands": ((state_deviations.BY_SCHEDULER,), state_deviations.all_stand),
     "capped": (("gate-behind-hit", "chunked-cap", RESERVED_AS_FULL), release_capped),
     "admits": (("gate-lookahead", "gate-reserved"), release_admits),
 }

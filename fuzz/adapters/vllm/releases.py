@@ -102,7 +102,7 @@ _IDENTITIES = {"labels", "earliest", "num_identities", "registered", "events"}
 _LOSES = frozenset(
     {
         *("computed-taken-back", "skipped-on-optimistic-count", "chunk-astride-block", "chunked-refuses"),
-        *("window-of-one", "gate-behind-hit", "gate-lookahead", "mamba-gate", "chunked-cap"),
+        *("window-of-one", "gate-behind-hit", "gate-lookahead", "mamba-gate", "chunked-cap", "states-by-scheduler"),
     }
 )
 """What every release is known to do wrong."""

@@ -11,8 +11,7 @@ from functools import partial
 from itertools import count, islice
 from typing import Any
 
-from ....model.arith import cdiv
-from ....model.attention import Mamba, Rule, rule_for
+from ....model.attention import Mamba, Rule, Step, rule_for
 from ....model.ops import NULL, Shape, Submit
 
 POISON = 0
@@ -143,9 +142,8 @@ class Device:
         for group, rule in enumerate(self.rules):
             table = resident.tables[group]
             if isinstance(rule, Mamba):
-                block = table[(end - 1) // rule.b] if (end - 1) // rule.b < len(table) else NULL
-                if block != NULL:
-                    self._pages[block] = [self._tag(resident, group, end - 1)] * len(self._pages[block])
+                for entry, after in rule.writes(Step(end - 1, end)).items():
+                    self._put_state(resident, group, table, entry, after)
                 continue
             for position in range(start, end):
                 self._put(resident, group, rule, position, self._tag(resident, group, position))
@@ -299,17 +297,16 @@ class Device:
         return lines
 
     def _write_states(self, piece: Piece, resident: Resident, group: int, rule: Mamba) -> None:
-        """Write the state at each block end within the step, and the one after the last right token; states of drafts
-        are in the blocks behind the running state."""
-        table = resident.tables[group]
-        running = (cdiv(piece.end, rule.b) if rule.align else cdiv(piece.first_end, rule.b)) - 1
-        running += piece.right - piece.first_end
-        for after in range((piece.start // rule.b + 1) * rule.b, piece.right + 1, rule.b):
-            self._put_state(resident, group, table, after // rule.b - 1, after)
-        self._put_state(resident, group, table, running, piece.right)
-        resident.states[group] = (piece.right, table[running] if running < len(table) else NULL)
+        """Write what the rule says of the step (`model.attention.Mamba.writes`); behind wrong drafts it is junk."""
+        table, step = resident.tables[group], Step(piece.start, piece.end, piece.end - piece.first_end)
+        writes = rule.writes(step, piece.right)
+        for entry, after in writes.items():
+            self._put_state(resident, group, table, entry, after if after <= piece.right else None)
+        read = max(entry for entry, after in writes.items() if after == piece.right)
+        resident.states[group] = (piece.right, table[read] if read < len(table) else NULL)
 
-    def _put_state(self, resident: Resident, group: int, table: Sequence[int], entry: int, after: int) -> None:
+    def _put_state(self, resident: Resident, group: int, table: Sequence[int], entry: int, after: int | None) -> None:
+        """Write the state of so many tokens, or junk, if the entry has a block."""
         if entry < len(table) and table[entry] != NULL:
-            page = self._pages[table[entry]]
-            self._pages[table[entry]] = [self._tag(resident, group, after - 1)] * len(page)
+            tag = next(self._junk) if after is None else self._tag(resident, group, after - 1)
+            self._pages[table[entry]] = [tag] * len(self._pages[table[entry]])

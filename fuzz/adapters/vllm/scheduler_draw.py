@@ -15,16 +15,17 @@ ALPHABET = 4
 """Prompts are drawn from so few tokens that their blocks often agree by chance, too."""
 
 
-def draw_story(random: Random, connectors: Sequence[str] = ("", MINIMAL)) -> Story:
-    """A story that depends on `random` only. `connectors`: names to choose from; the first in half of all engines."""
-    setup = _setup(random, connectors)
+def draw_story(random: Random, connectors: Sequence[str] = ("", MINIMAL), attention: Sequence[str] = ()) -> Story:
+    """A story that depends on `random` only. `connectors`: names to choose from; the first in half of all engines.
+    `attention`: of which attention types engines are, as in `full+mamba`; all if empty. ValueError for others."""
+    setup = _setup(random, connectors, attention)
     return Story(setup, tuple(_events(random, setup, _jobs(random, setup))))
 
 
 # Engines.
 
 
-def _groups(random: Random, drafts: int) -> tuple[Group, ...]:
+def _groups(random: Random, drafts: int, attention: Sequence[str]) -> tuple[Group, ...]:
     size = random.choice((4, 8, 16))
     window = random.choice((size // 2 + 1, size, 2 * size - 1, 3 * size + 1, 6 * size))
     full, sliding = Group("full", size), Group("sliding", size, window=window)
@@ -49,7 +50,10 @@ def _groups(random: Random, drafts: int) -> tuple[Group, ...]:
         (full, replace(full, num_heads=2), sliding),
         (full, sliding, replace(sliding, window=2 * window)),
     )
-    return random.choice(kinds)
+    named = {groups: "+".join(group.kind for group in groups) for groups in kinds}
+    if unknown := sorted(set(attention) - set(named.values())):
+        raise ValueError(f"no engine is drawn of {unknown[0]!r}; there are {', '.join(sorted(set(named.values())))}")
+    return random.choice([groups for groups in kinds if not attention or named[groups] in attention])
 
 
 def least_blocks(groups: Sequence[Group], length: int, drafts: int) -> int:
@@ -57,9 +61,9 @@ def least_blocks(groups: Sequence[Group], length: int, drafts: int) -> int:
     return sum(cdiv(length, group.block_size) + 2 + drafts for group in groups) + 2
 
 
-def _setup(random: Random, connectors: Sequence[str]) -> Setup:
+def _setup(random: Random, connectors: Sequence[str], attention: Sequence[str]) -> Setup:
     drafts = random.choice((0, 0, 0, 1, 2, 3))
-    groups = _groups(random, drafts)
+    groups = _groups(random, drafts, attention)
     largest = max(group.block_size for group in groups)
     length = largest * random.randint(5, 14)
     batched = max(largest, 16) * random.choice((1, 1, 2, 4, 8))

@@ -33,7 +33,8 @@ class Engine:
             hash_block_size=self.run.hash_block_size,
             scheduler_block_size=max(self.run.scheduler_block_size, story.setup.shape.scheduler_block_size),
         )
-        self.hides, self.loses = release.hides(manager) | NOT_LOOKED_AT, release.loses
+        self.hides = release.hides(manager) | NOT_LOOKED_AT
+        self.loses = release.loses - {"states-by-scheduler"}  # here is the scheduler, and it has to
         self.judge: Callable[[Operation, Outcome, Snapshot, Snapshot], None] | None = None
         """Told of each operation on the core, once it is set."""
         self.reached: Counter[str] = Counter()

@@ -1,40 +1,67 @@
 """Which finding a shrunk story shows, if a known one: ids of docs/evidence/findings/findings.toml, names of losses that
 releases declare (`targets.declarations.LOSES`), and upstream reports.
 
-A story is shrunk before it is named, so what is still in it is needed for the finding: an adapter in it is one without
-which nothing is found. A name is given only where judge, text and story all fit; what fits none is new.
+A name is given by experiment: the same story runs again with the known cause, and nothing else, taken away. Only if
+the finding is gone then, it was that cause. What is taken away is either what sets it off in the story (`without`) or
+the mistake of the release itself (`remedy`). Which causes are tried at all follows from the judge, the property or
+exception, the release, and from what is in the story: it is shrunk before it is named, so what is left is needed.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from .scheduler_story import Story
+from ....model.ops import Item
+from . import scheduler_remedies as remedies
+from .scheduler_device import Job
+from .scheduler_run import SchedulerRun
+from .scheduler_story import Story, with_job
 
 READS = ("shadow", "contract")
 """Judges of what a request reads."""
 
 
+def _as_it_is(story: Story) -> Story:
+    return story
+
+
 class Known(NamedTuple):
-    """A written-up finding, and how to tell it."""
+    """A written-up finding, when it may be the cause, and how its cause is taken away."""
 
     id: str
     judges: tuple[str, ...]
-    text: str
-    """A pattern that the rule and what was found, joined by a colon, contain."""
+    rule: str
+    """A pattern that the property, or the exception, must contain; empty for any."""
     fits: Callable[[Story], bool]
     fixed: str = ""
     """The first release that no longer has it; empty if the newest one has it."""
+    without: Callable[[Story], Story] = _as_it_is
+    """The story without what sets it off."""
+    remedy: Callable[[SchedulerRun], None] | None = None
+    """What the release would have to do otherwise."""
+
+
+class Experiment(NamedTuple):
+    """A run that is to be silent if a finding has a known cause."""
+
+    id: str
+    story: Story
+    remedy: Callable[[SchedulerRun], None] | None
 
 
 def _has(story: Story, *kinds: str) -> bool:
     return any(group.kind in kinds for group in story.setup.shape.groups)
 
 
+def _apart(one: Item, other: Item) -> bool:
+    return one.offset >= other.offset + other.length or other.offset >= one.offset + one.length
+
+
 def _overlap(story: Story) -> bool:
     """True if two items of one request are on the same token."""
     return any(
-        one.offset < other.offset + other.length and other.offset < one.offset + one.length
+        not _apart(one, other)
         for job in story.jobs
         for number, one in enumerate(job.submit.items)
         for other in job.submit.items[number + 1 :]
@@ -74,85 +101,131 @@ def _cut_windows(story: Story) -> bool:
     return story.setup.asynchronous and story.setup.drafts > 0 and _has(story, "sliding", "chunked")
 
 
+def _each(change: Callable[[Job], dict[str, object]]) -> Callable[[Story], Story]:
+    """The story with these fields changed in each request."""
+
+    def changed(story: Story) -> Story:
+        events = (e if e.job is None else with_job(e, **change(e.job)) for e in story.events)
+        return replace(story, events=tuple(events))
+
+    return changed
+
+
+def _one_after_the_other(job: Job) -> dict[str, object]:
+    kept = [item for n, item in enumerate(job.submit.items) if all(_apart(item, one) for one in job.submit.items[:n])]
+    return {"items": tuple(kept)}
+
+
+def _name_by_version(job: Job) -> dict[str, object]:
+    adapter = job.submit.adapter
+    return {} if adapter is None else {"adapter": f"{adapter}, version {job.adapter_version}"}
+
+
+def _whole_chunks(story: Story) -> Story:
+    shape = story.setup.shape
+    groups = tuple(
+        replace(g, chunk=max(1, g.chunk // g.block_size) * g.block_size) if g.kind == "chunked" else g
+        for g in shape.groups
+    )
+    return replace(story, setup=replace(story.setup, shape=replace(shape, groups=groups)))
+
+
+def _set_up(**changes: object) -> Callable[[Story], Story]:
+    def changed(story: Story) -> Story:
+        return replace(story, setup=replace(story.setup, **changes))  # type: ignore[arg-type]  # fields of a setup
+
+    return changed
+
+
+def _without_eagle(story: Story) -> Story:
+    shape = replace(story.setup.shape, eagle=False)
+    return replace(story, setup=replace(story.setup, shape=shape, method="ngram"))
+
+
 KNOWN: Sequence[Known] = (
-    Known("overlapping-items", READS, "", _overlap),
-    Known("adapter-changed-in-place", READS, "", lambda story: _versions(story, in_place=True)),
-    Known("adapter-loaded-anew", READS, "", lambda story: _versions(story, in_place=False), "0.31"),
-    Known("untagged-extra-keys", READS, "", _salt_named_like_adapter, "0.31"),
-    Known("items-lost-on-restart", READS, "", _many_items, "0.31"),
-    Known("chunk-astride-block", READS, "", _astride),
-    Known("state-from-outside", ("exception",), "ValueError.*Cannot get", lambda s: _loads(s) and _has(s, "mamba")),
+    Known("overlapping-items", READS, "", _overlap, without=_each(_one_after_the_other)),
     Known(
-        "state-demand-shrinks",
-        ("exception",),
-        "AssertionError",
-        lambda s: s.setup.drafts > 0 and not _loads(s) and _has(s, "mamba"),
-        "0.23",
+        "adapter-changed-in-place", READS, "", lambda s: _versions(s, in_place=True), without=_each(_name_by_version)
     ),
-    Known("vllm-project/vllm#45407", ("exception",), "External KV connector is not verified yet", _loads, "0.23"),
     Known(
-        "loads-block-each-other",
-        ("liveness",),
-        "^starved",
+        *("adapter-loaded-anew", READS, "", lambda s: _versions(s, in_place=False), "0.31"),
+        without=_each(_name_by_version),
+    ),
+    Known(
+        *("untagged-extra-keys", READS, "", _salt_named_like_adapter, "0.31"),
+        without=_each(lambda job: {"salt": job.submit.salt and f"the salt {job.submit.salt}"}),
+    ),
+    Known(
+        *("items-lost-on-restart", READS, "", _many_items, "0.31"),
+        without=_each(lambda job: {"items": job.submit.items[:1]}),
+    ),
+    Known("chunk-astride-block", READS, "", _astride, without=_whole_chunks),
+    Known(
+        *("state-from-outside", ("exception",), "^ValueError", lambda s: _loads(s) and _has(s, "mamba")),
+        remedy=remedies.count_one_state_more,
+    ),
+    Known(
+        *("state-demand-shrinks", ("exception",), "^AssertionError"),
+        *(lambda s: s.setup.drafts > 0 and not _loads(s) and _has(s, "mamba"), "0.23"),
+        remedy=remedies.count_no_states_below_zero,
+    ),
+    Known(
+        *("vllm-project/vllm#45407", ("exception",), "External KV connector is not verified yet", _loads, "0.23"),
+        without=_set_up(connector=""),
+    ),
+    Known(
+        *("loads-block-each-other", ("liveness",), "^starved"),
         lambda s: _loads(s) and _has(s, "sliding", "chunked") and len(s.jobs) > 1,
+        without=_each(lambda job: {"loads_later": False}),
     ),
     Known(
-        "admission-deadlock",
-        ("liveness",),
-        "^starved",
-        lambda s: not _loads(s) and _has(s, "sliding", "chunked"),
-        "0.20",
+        *("admission-deadlock", ("liveness",), "^starved"),
+        *(lambda s: not _loads(s) and _has(s, "sliding", "chunked"), "0.20"),
+        without=_set_up(max_num_seqs=1),
     ),
     Known(
-        "hit-taken-for-external",
-        READS,
-        "",
-        lambda s: _loads(s) and len(s.setup.shape.groups) > 1,
-        "0.24",
-    ),
-    Known("hit-not-cut", ("contract",), "^S7.* entries of ", lambda s: len(s.setup.shape.groups) > 2, "0.29"),
-    Known(
-        "hit-not-cut",
-        (*READS, "exception", "liveness"),
-        "",
-        lambda s: _loads(s) and len(s.setup.shape.groups) > 2,
-        "0.29",
-    ),
-    Known("prompt-loaded-whole", READS, "null|S6|S13|S15", _whole_prompt),
-    Known("window-cut-too-early", READS, "S6|S13|S15|position", _cut_windows, "0.26"),
-    Known(
-        "mamba-eagle-margin",
-        READS,
-        "S7|position|state",
-        lambda s: s.setup.shape.eagle and not _loads(s) and _has(s, "mamba"),
-        "0.26",
+        *("hit-taken-for-external", READS, "", lambda s: _loads(s) and len(s.setup.shape.groups) > 1, "0.24"),
+        remedy=remedies.hold_hits_first,
     ),
     Known(
-        "window-missing-in-hit",
-        READS,
-        "S7|null block",
+        *("hit-not-cut", (*READS, "exception", "liveness"), "", lambda s: len(s.setup.shape.groups) > 2, "0.29"),
+        remedy=remedies.cut_every_hit,
+    ),
+    Known(
+        *("prompt-loaded-whole", READS, "", _whole_prompt),
+        without=_each(lambda job: {"external": min(job.external, len(job.submit.prompt) - 1)}),
+    ),
+    Known("window-cut-too-early", READS, "", _cut_windows, "0.26", remedy=remedies.never_cut_windows),
+    Known(
+        *("states-by-scheduler", READS, "", lambda s: _has(s, "mamba")),
+        remedy=remedies.register_written_states_only,
+    ),
+    Known(
+        *("mamba-eagle-margin", READS, "", lambda s: s.setup.shape.eagle and _has(s, "mamba"), "0.26"),
+        remedy=remedies.search_states_without_margin,
+    ),
+    Known(
+        *("window-missing-in-hit", READS, ""),
         lambda s: s.setup.shape.eagle and _has(s, "sliding") and len({g.block_size for g in s.setup.shape.groups}) > 1,
-        "0.20",
+        *("0.20", _without_eagle),
     ),
     Known(
-        "short-prompt-loses-hit",
-        ("contract",),
-        "^S14",
-        lambda s: s.setup.shape.eagle and _has(s, "sliding"),
-        "0.33",
+        *("short-prompt-loses-hit", ("contract",), "^S14"),
+        *(lambda s: s.setup.shape.eagle and _has(s, "sliding"), "0.33", _without_eagle),
     ),
 )
 """In the order in which they are tried."""
 
 
-def known_as(release: str, judge: str, rule: str, what: str, story: Story) -> str:
-    """The id of the finding on this release (a version), or an upstream report without one; empty if it is new."""
+def experiments(release: str, judge: str, rule: str, what: str, story: Story) -> Iterator[Experiment]:
+    """Those that say which known cause a finding on this release (a version) has: the first that is silent."""
     said = f"{rule}: {what}"
     for known in KNOWN:
         there = not known.fixed or _minor(release) < _minor(known.fixed)
-        if there and judge in known.judges and re.search(known.text, said) and known.fits(story):
-            return known.id
-    return ""
+        if there and judge in known.judges and re.search(known.rule, said) and known.fits(story):
+            without = known.without(story)
+            if without != story or known.remedy is not None:
+                yield Experiment(known.id, without, known.remedy)
 
 
 def _minor(version: str) -> tuple[int, ...]:

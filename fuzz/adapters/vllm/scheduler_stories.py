@@ -3,7 +3,7 @@
 Works in the Python environment of the release.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from random import Random
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from .scheduler_connectors import MINIMAL
 from .scheduler_device import Device, Job
 from .scheduler_draw import draw_story
 from .scheduler_engine import Engine
-from .scheduler_known import known_as
+from .scheduler_known import Experiment, experiments
 from .scheduler_run import SchedulerRun
 from .scheduler_shrink import smaller
 from .scheduler_story import Story, story_from_json, story_to_json
@@ -24,10 +24,11 @@ __all__ = [
     "FAULTS",
     "draw",
     "engine",
-    "name_of",
+    "engine_of",
     "smaller",
     "story_from_json",
     "story_to_json",
+    "suspects",
     "version",
     "wrong_reads",
 ]
@@ -38,13 +39,14 @@ def version() -> str:
     return str(module("version").__version__)
 
 
-def draw(seed: int, number: int, only: str | None) -> Story:
-    """The story of this number; `only`: the connector of all engines, none if empty; None draws which.
+def draw(seed: int, number: int, only: str | None, attention: Sequence[str] = ()) -> Story:
+    """The story of this number; `only`: the connector of all engines, none if empty; None draws which. `attention`: as
+    for `draw_story`.
 
     A release's own connectors end requests whose load failed, and hold blocks longer than requests live, of which the
     judges of stories know nothing; they have runs and judges of their own (`scheduler_real_runs`).
     """
-    return draw_story(Random(f"{seed}/{number}"), ("", MINIMAL) if only is None else (only,))
+    return draw_story(Random(f"{seed}/{number}"), ("", MINIMAL) if only is None else (only,), attention)
 
 
 def engine(story: Story, fault: str = "") -> Engine:
@@ -52,9 +54,20 @@ def engine(story: Story, fault: str = "") -> Engine:
     return Engine(story, FAULTS[fault] if fault else None)
 
 
-def name_of(judge: str, rule: str, what: str, story: Story) -> str:
-    """The id of the written-up finding that it is, or an upstream report; empty if it is new."""
-    return known_as(version(), judge, rule, what, story)
+def suspects(judge: str, rule: str, what: str, story: Story) -> Iterator[Experiment]:
+    """The known causes that a finding may have, each with a story: if it shows nothing, that was the cause."""
+    return experiments(version(), judge, rule, what, story)
+
+
+def engine_of(experiment: Experiment, fault: str = "") -> Engine:
+    """The engine of an experiment, with what it changes in the release."""
+
+    def changed(run: SchedulerRun) -> None:
+        for change in (FAULTS.get(fault), experiment.remedy):
+            if change is not None:
+                change(run)
+
+    return Engine(experiment.story, changed)
 
 
 def wrong_reads() -> tuple[str, ...]:

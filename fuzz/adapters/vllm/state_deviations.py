@@ -5,14 +5,31 @@ from collections.abc import Collection
 from ....model import arith
 from ....model.attention import Mamba
 from ....model.ops import NULL
-from ....model.tables import Core, Plan, arranged, candidates, extend_states, renewed, states
+from ....model.state import Request
+from ....model.tables import Core, Plan, arranged, candidates, extend_states, renewed, stands, states
 from ...targets.deviations import Deviation, Note
 
 PILE_UP, GATE = "mamba-states-pile-up", "mamba-gate"
 LEFT_BEHIND = "states-left-behind"
 NEGATIVE, EXTERNAL = "mamba-negative-demand", "mamba-external-state"
+HELD = (PILE_UP, GATE, NEGATIVE, EXTERNAL)
+"""Those that say which states a request holds."""
+BY_SCHEDULER = "states-by-scheduler"
 
 DEVIATIONS: tuple[Deviation, ...] = (
+    Deviation(
+        BY_SCHEDULER,
+        reason=(
+            "every block that ends within the known tokens is registered as the state there, though in mode align a "
+            "step writes its last state only: the core leaves it to its scheduler to end steps where blocks end, which "
+            "the scheduler does not always do; with drafts, the other modes write none where a block ends either"
+        ),
+        condition=(
+            "mamba in align mode and a step that passes the end of a block; in the other modes a step with drafts"
+        ),
+        source="Found when what a worker writes was defined; vllm-project/vllm#51113, vllm-project/vllm#53479.",
+        corrupts=True,
+    ),
     Deviation(
         PILE_UP,
         reason=(
@@ -65,6 +82,11 @@ def left_behind(note: Note, core: Core, name: str) -> list[int]:
     right = [block for block in renewed(core, name) if block in queue]
     note(LEFT_BEHIND, bool(right) and queue[-len(right) :] != right)
     return []
+
+
+def all_stand(quirks: Collection[str], core: Core, group: int, i: int, request: Request) -> bool:
+    """Every state counts as written."""
+    return bool(quirks) or stands(core, group, i, request)
 
 
 class ReleaseStates:

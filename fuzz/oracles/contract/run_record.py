@@ -13,13 +13,15 @@ from functools import cache
 from typing import NamedTuple
 
 from ....model import ops
-from ....model.attention import Cross, rules_for
+from ....model.attention import NO_STEP, Cross, Mamba, Step, Written, rules_for
 from ....model.ops import NULL, Done, Operation, Shape
 from ....model.shown.snapshot import Snapshot
 from ...findings.oracle_names import PASSABLE
 from ...targets.declarations import COUNTS_AT_LAUNCH, EVICTS_MORE, EXCHANGES, PUBLISHES_AT_END, designs_with
 from .properties import Break, Violation
 
+BY_SCHEDULER = "states-by-scheduler"
+"""The loss of a core that leaves it to its scheduler that states are written where blocks end."""
 UNFILLED = -1
 """Content of a block that has not been filled since it was handed out."""
 
@@ -48,6 +50,8 @@ class Tracked:
     """Steps whose outcome is not known yet: (start of the step, position of the token that settles it)."""
     drafted: bool = False
     """True if a step since the request (re)started went beyond the known tokens."""
+    steps: Written = NO_STEP
+    """Its last steps: which states they leave."""
     filled: list[list[tuple[int, int]]] = field(default_factory=list)
     """Per group and full leading entry: its block, and the block's number in `RunRecord.fillings` at that time."""
 
@@ -55,6 +59,7 @@ class Tracked:
         """The request has given all its blocks back."""
         self.computed = self.scheduled = self.written = 0
         self.attached = self.cut = 0
+        self.steps = NO_STEP
         self.arriving = self.drafted = False
         self.pending.clear()
         for row in self.filled:
@@ -265,8 +270,9 @@ class RunRecord:
             return request.settled
         return max(request.settled, min(request.computed + request.scheduled, len(request.contents) - 1))
 
-    def fill(self, request: Tracked, tables: Sequence[dict[str, list[int]]]) -> None:
-        """Record the blocks whose entries have become full, and how far the next entry is filled."""
+    def fill(self, request: Tracked, tables: Sequence[dict[str, list[int]]], steps: Written) -> None:
+        """Record the blocks whose entries have become full, and how far the next entry is filled. `steps`: which
+        states stand in their entries now."""
         name, full = request.submit.request, min(request.written, len(request.contents))
         for group, rule in enumerate(self.rules):
             filled, end = request.filled[group], full // rule.b
@@ -274,15 +280,29 @@ class RunRecord:
                 continue
             table = tables[group].get(name, [])
             for entry in range(len(filled), min(end, len(table))):
-                block = table[entry]
+                block = table[entry] if self._is_written(steps, group, entry) else NULL
+                if block == NULL != table[entry] and request.computed > len(request.contents):
+                    break  # drafts will decide
                 if block != NULL and not self.is_merged(request, group, entry, block):
                     self.content[block] = request.contents[(entry + 1) * rule.b - 1] * len(self.rules) + group
                     self.begun[block] = Begun(request.contents, group, entry, (entry + 1) * rule.b)
                     self.fillings[block] += 1
                     self.filled_in_step[block] = self.scheduler_step
-                filled.append((block, self.fillings[block]))
+                filled.append((block, self.fillings[block]))  # the null block for what holds another state
             if self.small_hash_blocks[group] and end < len(table) and table[end] != NULL and full % rule.b:
                 self.begun[table[end]] = Begun(request.contents, group, end, full)
+
+    def _is_written(self, steps: Written, group: int, entry: int) -> bool:
+        """False for a state that no step wrote into the entry of its block (`model.attention.Written`)."""
+        rule = self.rules[group]
+        if not isinstance(rule, Mamba):
+            return True
+        if steps.stands(rule, entry):
+            return True
+        self.reached["contract: block of a state that nobody writes"] += 1
+        if BY_SCHEDULER in self.losses:
+            self.reached[f"contract: known loss {BY_SCHEDULER}"] += 1
+        return BY_SCHEDULER in self.losses
 
     def begins_with(self, block: int, request: Tracked, group: int, length: int) -> bool:
         """True if the block holds the request's tokens from the start of the last entry up to token `length`."""
@@ -387,10 +407,10 @@ class RunRecord:
         match operation:
             case ops.Allocate():
                 self._allocated(request, operation)
-                self.fill(request, tables)
+                self.fill(request, tables, request.steps)
             case ops.Arrive():
                 request.arriving, request.written = False, request.computed
-                self.fill(request, tables)
+                self.fill(request, tables, request.steps)
                 request.computed -= request.computed == len(request.contents)
             case ops.Advance():
                 before = request.computed
@@ -401,7 +421,7 @@ class RunRecord:
                 request.scheduled = 0
                 self.learn(request, operation.sampled)
                 request.update_pending()
-                self.fill(request, tables)
+                self.fill(request, tables, request.steps.then(Step(request.computed, request.computed), loaded=False))
                 if not self._publishes_late():
                     self._note_replay(request, before)
             case ops.Reject(_, count):
@@ -426,6 +446,8 @@ class RunRecord:
         request.cut = max(request.cut, total)
         request.computed, request.scheduled = total, op.new_tokens
         request.arriving = op.delay
+        drafts = max(0, total + op.new_tokens - max(total + 1, len(request.contents)))
+        request.steps = request.steps.then(Step(total, total + op.new_tokens, drafts), loaded=op.external > 0)
         request.written = local if op.delay else total + op.new_tokens
         if total + op.new_tokens > len(request.contents):
             request.drafted = True

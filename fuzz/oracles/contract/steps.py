@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from ....model import ops
 from ....model.arith import cdiv
-from ....model.attention import Chunked, Cross, Mamba
+from ....model.attention import Chunked, Cross, Mamba, Step
 from ....model.ops import NULL
 from ....model.shown.snapshot import Snapshot
 from .moves import Move
@@ -104,8 +104,6 @@ def _written(record: RunRecord, request: Tracked, op: ops.Allocate, group: int, 
         yield from range(start // rule.b, cdiv(ahead, rule.b))
     else:
         known = max(start + 1, min(end, len(request.contents)))
-        drafts = end - known
-        yield (end - 1) // rule.b
-        if drafts <= rule.p:
-            running = cdiv(end, rule.b) - 1 if rule.align else (known - 1) // rule.b
-            yield from range(running, running + drafts + 1)
+        drafts, running = end - known, cdiv(end, rule.b) - 1
+        step = Step(start, end, drafts if drafts <= rule.p else 0)
+        yield from (entry for entry in rule.writes(step) if entry >= running)

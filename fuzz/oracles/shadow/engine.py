@@ -11,9 +11,9 @@ and hits as they are, and judges whether they are safe. It simulates an engine, 
 * Tokens that are not known yet (drafts, lookahead) are written as drafts. A draft becomes content when its token is
   known and counts as computed; a rejected one is overwritten later. Known tokens in the lookahead are written in their
   own step.
-* Mamba layers keep one state. It is written into the table entry of the step's last token, and at each block end within
-  the step into that block's entry; states of drafts go into the entries after it. The next step reads the state from
-  where it was written. A step that is allocated before it is known which drafts were accepted runs when that is known.
+* Mamba layers keep one state. Which ones a step writes, and where, says `model.attention.Mamba.writes`. The next step
+  reads the state from where it was written. A step that is allocated before it is known which drafts were accepted runs
+  when that is known.
 * Blocks that an outside holder takes are overwritten.
 * Copies of blocks that the core asked for are made before the step runs.
 * Where a core merges blocks of the same content (`declarations.EXCHANGES`), a step has run with the table as it was;
@@ -24,7 +24,7 @@ from collections.abc import Collection, Hashable, Sequence
 
 from ....model import ops
 from ....model.arith import cdiv
-from ....model.attention import Chunked, Cross, Mamba, Rule
+from ....model.attention import Chunked, Cross, Mamba, Rule, Step
 from ....model.ops import NULL, Done, Operation, Outcome
 from ....model.shown.snapshot import Snapshot
 from ...targets.answers import answers_of
@@ -327,9 +327,9 @@ class Shadow(States):
         for group, rule in enumerate(self.rules):
             if isinstance(rule, Mamba):
                 table = snapshot.tables[group].get(request.submit.request, [])
-                entry = (end - 1) // rule.b
-                if end > start and entry < len(table) and table[entry] != NULL:
-                    self._put_state(request, group, end, table[entry])
+                for entry, after in rule.writes(Step(end - 1, end)).items() if end > start else ():
+                    if entry < len(table) and table[entry] != NULL:
+                        self._put_state(request, group, after, table[entry])
             elif not isinstance(rule, Cross):
                 first = start
                 while first < rule.skipped(end) and self._missing(name, group, first, first + 1, snapshot) is not None:

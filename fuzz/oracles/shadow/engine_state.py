@@ -7,7 +7,7 @@ from itertools import count
 from typing import NamedTuple
 
 from ....model import ops
-from ....model.attention import Cross, Mamba, rule_for
+from ....model.attention import Cross, Mamba, Step, rule_for
 from ....model.ops import Shape
 from ....model.shown.snapshot import Snapshot
 from ...targets.declarations import COUNTS_AT_LAUNCH
@@ -31,6 +31,11 @@ class StateStep(NamedTuple):
     def end(self) -> int:
         """Position behind the step."""
         return self.start + self.length
+
+    @property
+    def step(self) -> Step:
+        """The step as the rules of attention know it."""
+        return Step(self.start, self.end, self.length - self.known)
 
 
 @dataclass

@@ -1,11 +1,16 @@
 """The states of Mamba layers in the simulated engine: which one a step continues from, and where it writes new ones."""
 
+from collections.abc import Sequence
+
 from ....model.arith import cdiv
-from ....model.attention import Mamba
+from ....model.attention import Mamba, Step
 from ....model.ops import NULL
 from ....model.shown.snapshot import Snapshot
 from .engine_state import EngineRequest, EngineState, StateStep, first_draft
 from .memory import Corruption
+
+BY_SCHEDULER = "states-by-scheduler"
+"""The loss of a core that registers states which only a scheduler that ends steps where blocks end lets be written."""
 
 
 class States(EngineState):
@@ -41,7 +46,7 @@ class States(EngineState):
                 if isinstance(rule, Mamba):
                     self._settle_states(request, group, rule, step.start, snapshot)
                     self._read_state(request, group, step)
-                    self._write_states(request, group, rule, step)
+                    self._write_states(request, group, rule, step, snapshot)
             request.ran = step
 
     def _reject_states(self, request: EngineRequest, count: int) -> None:
@@ -50,18 +55,30 @@ class States(EngineState):
 
     def _settle_states(self, request: EngineRequest, group: int, rule: Mamba, end: int, snapshot: Snapshot) -> None:
         """It is known which drafts before position `end` are accepted: the states behind them count. If an accepted
-        one reached the end of a block, its state is copied into the entry of that block."""
+        one reached the end of a block, its state may have been copied into the entry of that block."""
         self._judge_drafts(request, group, end, snapshot)
-        after = min(end, len(request.contents)) // rule.b * rule.b
-        entry, block = after // rule.b - 1, request.states[group].get(after)
-        table = request.ran.tables[group] if request.ran else []
-        if block is None or not after or entry >= len(table) or table[entry] in (NULL, block):
+        right = min(end, len(request.contents))
+        entry, ran = right // rule.b - 1, request.ran
+        block = request.states[group].get((entry + 1) * rule.b)
+        if ran is None or block is None or not self._is_written(rule, ran.step, right, entry):
             return
-        held = snapshot.tables[group].get(request.submit.request, ())
-        if table[entry] in held and request.states[group].get(end) != table[entry]:
+        table = ran.tables[group]
+        if not self._holds(request, group, table, entry, snapshot) or table[entry] == block:
+            return
+        if request.states[group].get(end) != table[entry]:
             tag = self.memory.read_block(group, block)
             self._forget_states_in(request, group, table[entry])
             self.memory.write_block(group, table[entry], tag)
+
+    def _is_written(self, rule: Mamba, step: Step, right: int, entry: int) -> bool:
+        """True if the state at the end of a block is in its entry after a step of which so many tokens are right."""
+        return rule.writes(step, right).get(entry) == (entry + 1) * rule.b or self._is_excused(BY_SCHEDULER)
+
+    def _holds(self, request: EngineRequest, group: int, table: Sequence[int], entry: int, snapshot: Snapshot) -> bool:
+        """True if this entry of the table with which a step was allocated is a block that the request still holds."""
+        if not 0 <= entry < len(table) or table[entry] == NULL:
+            return False
+        return table[entry] in snapshot.tables[group].get(request.submit.request, ())
 
     def _read_state(self, request: EngineRequest, group: int, step: StateStep) -> None:
         """Check that the state before the step is where it was written, in a block that the request holds."""
@@ -81,20 +98,27 @@ class States(EngineState):
             raise Corruption(name, group, start - 1, f"reads {what} as its state in block {block}", f"state is {what}")
         self.reached["shadow: mamba states read back"] += 1
 
-    def _write_states(self, request: EngineRequest, group: int, rule: Mamba, step: StateStep) -> None:
-        """Write the running state, the states at block ends within the step, and those of drafts (core.md §7)."""
-        table, known, end = step.tables[group], step.first_draft, step.end
-        running = cdiv(end, rule.b) - 1 if rule.align else (known - 1) // rule.b
-        for after in range(known, end + 1):
-            entry = running + after - known
+    def _write_states(
+        self, request: EngineRequest, group: int, rule: Mamba, ran: StateStep, snapshot: Snapshot
+    ) -> None:
+        """Write what the rule says of the step: in other entries than those of its running state and of its drafts, as
+        far as there are blocks."""
+        table, step = ran.tables[group], ran.step
+        running = cdiv(step.end, rule.b) - 1
+        for after in range(step.known, step.end + 1):
+            entry = running + after - step.known
             if entry >= len(table) or table[entry] == NULL:
                 what = f"has no block for its state: its table is {table}"
                 raise Corruption(request.submit.request, group, after - 1, what, "no block for its state")
-        for after in range((step.start // rule.b + 1) * rule.b, known + 1, rule.b):
-            if after <= len(table) * rule.b:
-                self._put_state(request, group, after, table[after // rule.b - 1])
-        for after in range(known, end + 1):
-            self._put_state(request, group, after, table[running + after - known], draft=after > known)
+        writes = rule.writes(step)
+        if BY_SCHEDULER in self.losses:
+            for after in range((step.start // rule.b + 1) * rule.b, step.known + 1, rule.b):
+                if after // rule.b - 1 not in writes and self._is_excused(BY_SCHEDULER):
+                    writes[after // rule.b - 1] = after
+        for entry in sorted(writes):  # what a draft's entry holds, it holds at last
+            after = writes[entry]
+            if entry >= running or self._holds(request, group, table, entry, snapshot):
+                self._put_state(request, group, after, table[entry], draft=after > step.known)
 
     def _put_state(self, request: EngineRequest, group: int, after: int, block: int, *, draft: bool = False) -> None:
         if block == NULL:

@@ -12,11 +12,11 @@ from blockproof.fuzz.adapters.vllm.scheduler_config import Setup, shape_of
 from blockproof.fuzz.adapters.vllm.scheduler_connectors import MINIMAL, connectors
 from blockproof.fuzz.adapters.vllm.scheduler_device import Job
 from blockproof.fuzz.adapters.vllm.scheduler_draw import draw_story, least_blocks
-from blockproof.fuzz.adapters.vllm.scheduler_known import KNOWN, known_as
+from blockproof.fuzz.adapters.vllm.scheduler_known import KNOWN, experiments
 from blockproof.fuzz.adapters.vllm.scheduler_shrink import smaller
 from blockproof.fuzz.adapters.vllm.scheduler_story import Event, Story, story_from_json, story_to_json, with_job
 from blockproof.fuzz.engines.stories import StoryTask
-from blockproof.fuzz.engines.story_fuzzing import StoryOutcome, fuzz_scheduler
+from blockproof.fuzz.engines.story_fuzzing import StoryOutcome, fuzz_scheduler, read_story
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.targets.declarations import LOSES
 from blockproof.model.ops import Group, Item, Submit
@@ -104,7 +104,7 @@ def test_an_abort_goes_with_the_request() -> None:
 
 
 READS = ("shadow", "the query at N or behind reads position N of group N in block N, which holds another content")
-NAMED: tuple[tuple[str, str, tuple[str, str], Story], ...] = (
+SUSPECTED: tuple[tuple[str, str, tuple[str, str], Story], ...] = (
     ("overlapping-items", "0.33.0", READS, story(job("a", items=(Item("v", 0, 4), Item("s", 0, 4))))),
     (
         "adapter-changed-in-place",
@@ -129,7 +129,7 @@ NAMED: tuple[tuple[str, str, tuple[str, str], Story], ...] = (
         "loads-block-each-other",
         "0.33.0",
         ("liveness", "starved"),
-        story(job("a"), job("b"), groups=(FULL, WINDOW), connector=MINIMAL),
+        story(replace(job("a"), external=4, loads_later=True), job("b"), groups=(FULL, WINDOW), connector=MINIMAL),
     ),
     ("", "0.33.0", ("liveness", "starved"), story(job("a"), job("b"), groups=(FULL,), connector=MINIMAL)),
     ("admission-deadlock", "0.19.1", ("liveness", "starved"), story(job("a"), groups=(FULL, WINDOW))),
@@ -150,12 +150,14 @@ NAMED: tuple[tuple[str, str, tuple[str, str], Story], ...] = (
 )
 
 
-@pytest.mark.parametrize(("id", "release", "found", "shows"), NAMED)
-def test_a_shrunk_story_is_named_only_where_everything_fits(
+@pytest.mark.parametrize(("id", "release", "found", "shows"), SUSPECTED)
+def test_a_cause_is_suspected_only_where_judge_release_and_story_fit(
     id: str, release: str, found: tuple[str, str], shows: Story
 ) -> None:
-    judge, rule = found
-    assert known_as(release, judge, rule, "", shows) == id
+    """What it is, an experiment says: the suspect differs from the story, or changes the release."""
+    suspected = list(experiments(release, *found, "", shows))
+    assert id in {one.id for one in suspected} if id else not suspected
+    assert all(one.story != shows or one.remedy is not None for one in suspected)
 
 
 def test_every_name_is_that_of_a_written_up_finding_or_of_an_upstream_report() -> None:
@@ -164,11 +166,52 @@ def test_every_name_is_that_of_a_written_up_finding_or_of_an_upstream_report() -
     assert [known.id for known in KNOWN if known.id not in written_up and "#" not in known.id] == []
 
 
+def test_what_is_taken_away_is_the_cause_and_nothing_else() -> None:
+    items = story(job("a", items=(Item("v", 0, 4), Item("s", 2, 4), Item("t", 6, 2))))
+    (apart,) = (one for one in experiments("0.33.0", *READS, "", items) if one.id == "overlapping-items")
+    assert [item.identifier for item in apart.story.jobs[0].submit.items] == ["v", "t"]
+    assert replace(apart.story, events=items.events) == items
+    two = story(job("a", adapter="x"), replace(job("b", adapter="x"), adapter_version=1, adapter_in_place=True))
+    (named,) = experiments("0.33.0", *READS, "", two)
+    assert len({one.submit.adapter for one in named.story.jobs}) == 2
+    chunked = story(job("a"), groups=(Group("chunked", 4, chunk=6),))
+    (whole,) = experiments("0.33.0", *READS, "", chunked)
+    assert whole.story.setup.shape.groups[0].chunk == 4
+
+
+def test_no_cause_is_told_from_words_about_what_was_read() -> None:
+    """A finding of another kind was put down to a known one once, since its text had "state" in it."""
+    states = story(job("a"), groups=(FULL, STATE), drafts=1, eagle=True)
+    said = ("shadow", "the state before position N of group N in block N holds another content")
+    suspected = [one.id for one in experiments("0.23.0", *said, "", states)]
+    assert suspected == [one.id for one in experiments("0.23.0", "shadow", "anything else", "", states)]
+
+
+def test_engines_are_drawn_of_the_attention_types_that_are_asked_for() -> None:
+    drawn = {draw_story(Random(number), attention=("full+mamba", "mamba")).kinds for number in range(40)}
+    assert drawn == {"full+mamba", "mamba"}
+    with pytest.raises(ValueError, match="no engine is drawn of 'mambo'"):
+        draw_story(Random(1), attention=("mambo",))
+
+
 def test_the_minimal_connector_is_there_by_name() -> None:
     assert MINIMAL in connectors()
 
 
 # With a release.
+
+
+BEHIND_A_CHUNK = Path(__file__).parent / "inputs" / "states-behind-a-chunk.json"
+
+
+@pytest.mark.parametrize(("release", "known"), [("vllm==0.23.0", True), ("vllm==0.26.0", True), (RELEASE, False)])
+def test_a_state_behind_a_chunk_is_found_and_named_by_experiment(release: str, known: bool) -> None:
+    """A prefix whose slot holds the state of 4 tokens is registered as that of 16 (vllm-project/vllm#51113)."""
+    if environments.find(release) is None:
+        pytest.skip(f"blockproof targets install {release}")
+    task = StoryTask(replay=read_story(BEHIND_A_CHUNK).story, shrink_seconds=0.0)
+    found = fuzz_scheduler(release, task, None, lambda text: None).found
+    assert [(one["known"], one["judge"]) for one in found] == ([("states-by-scheduler", "contract")] if known else [])
 
 
 def fuzzed(**task: object) -> StoryOutcome:

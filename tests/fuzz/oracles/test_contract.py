@@ -118,6 +118,11 @@ LOSSES = {
         (*computed("a", *ZEROS[:5]), Submit("b", ZEROS[:5]), Lookup("b")),
     ),
     "window-kept-for-scheduler": ("S14", shape(WINDOW, scheduler_block_size=2), REPLAY),
+    "states-by-scheduler": (
+        "S10",
+        shape(Group("mamba", 2, mamba_mode="align")),
+        (Submit("a", ZEROS[:3]), Allocate("a", 2, external=1)),
+    ),
 }
 """By name of the loss: the first property that it breaks, and a story at whose end it does."""
 

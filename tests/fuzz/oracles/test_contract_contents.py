@@ -193,7 +193,7 @@ def test_who_starts_over_is_not_excused_by_a_hit_of_before():
 def test_states_of_drafts_are_left_to_the_shadow_memory_until_the_request_starts_over(preempted, id):
     play = Play(shape(Group("mamba", 1, speculative_blocks=1), num_blocks=8))
     play.compute("a", (0, 1), [1, 2, 3], known=(7,))
-    assert play.step(Allocate("a", 2), {"a": [1, 2, 3, 4]}) is None
+    assert play.step(Allocate("a", 2), {"a": [1, 2, 3, 4, 5]}) is None
     assert play.step(Advance("a", (8,), rejected=1)) is None
     if preempted:
         assert play.step(Preempt("a"), {}) is None

@@ -154,9 +154,9 @@ def test_the_state_of_a_draft_moves_to_one_entry(last, id):
 
 @pytest.mark.parametrize(("entry", "id"), [(5, None), (0, "S15")])
 def test_every_draft_has_a_state_of_its_own_wherever_the_step_begins(entry, id):
-    play = Play(shape(Group("mamba", 1, speculative_blocks=2), num_blocks=8))
+    play = Play(shape(Group("mamba", 1, speculative_blocks=2), num_blocks=10))
     play.compute("a", (0, 1, 2), [1, 2, 3], known=(7,))
-    assert play.step(Allocate("a", 3), {"a": [1, 2, 3, 4, entry, 6]}) == id
+    assert play.step(Allocate("a", 3), {"a": [1, 2, 3, 4, 6, 7, entry, 8]}) == id
 
 
 @pytest.mark.parametrize(("table", "id"), [([0, 2, 3], None), ([0, 0, 3], "S13")])

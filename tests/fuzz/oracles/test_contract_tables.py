@@ -132,18 +132,20 @@ def test_a_step_has_a_block_for_the_state_behind_its_last_token(mode, table, id)
 @pytest.mark.parametrize(
     ("known", "states", "id"),
     [
-        (1, [4, 5], None),
-        (1, [0, 5], "S15"),
-        (1, [4, 0], "S15"),
-        (1, [4], "S15"),
+        (1, [4, 5, 6], None),
+        (1, [0, 5, 6], None),
+        (1, [4, 0, 6], "S15"),
+        (1, [4, 5, 0], "S15"),
+        (1, [4, 5], "S15"),
         (2, [0, 5], None),
         (2, [4, 0], "S15"),
-        (0, [4, 5], None),
-        (0, [0, 5], "S15"),
+        (0, [4, 5, 6], None),
+        (0, [4, 0, 6], "S15"),
     ],
 )
 def test_a_step_has_a_block_for_the_state_behind_each_draft(known, states, id):
-    """It begins behind the three tokens of the prompt, so many are known behind these, and ends behind five."""
+    """It begins behind the three tokens of the prompt, so many are known behind these, and ends behind five: the entry
+    of its last token is the first that it writes."""
     play = Play(shape(Group("mamba", 1, speculative_blocks=2), num_blocks=8))
     play.compute("a", (0, 1, 2), [1, 2, 3], known=(7, 8)[:known])
     assert play.step(Allocate("a", 2), {"a": [1, 2, 3, *states]}) == id

@@ -1,0 +1,124 @@
+"""What a release would have to do to be without a known finding: changed in the running engine, for experiments.
+
+Each takes away one cause and leaves everything else as it is (`scheduler_known`).
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ....model.arith import cdiv
+from ....model.attention import NO_STEP, Mamba, Step, Written, rule_for
+from .scheduler_run import SchedulerRun
+
+WINDOWS = ("SlidingWindowSpec", "SlidingWindowMLASpec", "ChunkedLocalAttentionSpec")
+"""Classes of specs of which blocks are given up behind a window or a chunk."""
+
+
+def _managers(run: SchedulerRun) -> list[Any]:
+    return list(run.scheduler.kv_cache_manager.coordinator.single_type_managers)
+
+
+def _with_states(run: SchedulerRun) -> list[Any]:
+    return [manager for manager in _managers(run) if hasattr(manager, "mamba_cache_mode")]
+
+
+def _wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
+    """Replace a method of one object: `change` gets the original and the call's arguments."""
+    setattr(owner, name, partial(change, getattr(owner, name)))
+
+
+def register_written_states_only(run: SchedulerRun) -> None:
+    """A state is registered only where a step wrote it (`model.attention.Written`)."""
+    steps: dict[str, Written] = {}
+    shape, core = run.setup.shape, run.scheduler.kv_cache_manager
+
+    def allocate(original: Callable[..., Any], request: Any, num_new_tokens: int, *given: Any, **named: Any) -> Any:
+        hit = given[0] if given else named.get("num_new_computed_tokens", 0)
+        external = named.get("num_external_computed_tokens", 0)
+        if not request.num_computed_tokens:
+            steps.pop(request.request_id, None)
+        start = min(request.num_computed_tokens + hit + external, shape.max_model_len)
+        end = start + num_new_tokens
+        drafts = max(0, end - max(start + 1, request.num_tokens))
+        before = steps.get(request.request_id, NO_STEP)
+        steps[request.request_id] = before.then(Step(start, end, drafts), loaded=external > 0)
+        result = original(request, num_new_tokens, *given, **named)
+        if result is None:
+            steps[request.request_id] = before
+        return result
+
+    def cache(single: Any, original: Callable[..., Any], request: Any, *given: Any, **named: Any) -> Any:
+        name = request.request_id
+        first, result = single.num_cached_block.get(name, 0), original(request, *given, **named)
+        rule = rule_for(shape.groups[single.kv_cache_group_id], shape)
+        assert isinstance(rule, Mamba)
+        table, written = single.req_to_blocks[name], steps.get(name, NO_STEP)
+        for i in range(first, single.num_cached_block.get(name, 0)):
+            if not table[i].is_null and not written.stands(rule, i):
+                run.pool.evict_blocks({table[i].block_id})
+        return result
+
+    _wrap(core, "allocate_slots", allocate)
+    for single in _with_states(run):
+        single.cache_blocks = partial(cache, single, single.cache_blocks)
+
+
+def search_states_without_margin(run: SchedulerRun) -> None:
+    """States are not looked for one block behind the hit of the other groups."""
+    coordinator = run.scheduler.kv_cache_manager.coordinator
+    for index, group in enumerate(getattr(coordinator, "attention_groups", ())):
+        if type(group.spec).__name__ == "MambaSpec" and hasattr(group, "use_eagle"):
+            coordinator.attention_groups[index] = group._replace(use_eagle=False)
+
+
+def cut_every_hit(run: SchedulerRun) -> None:
+    """The blocks of a hit end where the hit ends, in every group."""
+    coordinator = run.scheduler.kv_cache_manager.coordinator
+    sizes = [manager.block_size for manager in _managers(run)]
+
+    def find(original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        rows, length, *rest = original(*given, **named)
+        cut = tuple(list(row)[: cdiv(length, size)] for row, size in zip(rows, sizes, strict=True))
+        return (cut, length, *rest)
+
+    _wrap(coordinator, "find_longest_cache_hit", find)
+
+
+def hold_hits_first(run: SchedulerRun) -> None:
+    """All groups hold their hits before any takes blocks for external tokens."""
+    coordinator = run.scheduler.kv_cache_manager.coordinator
+
+    def begin(original: Callable[..., Any], name: str, hits: Any, *given: Any, **named: Any) -> Any:
+        blocks = [block for row in hits for block in row if not block.is_null]
+        run.pool.touch(blocks)
+        result = original(name, hits, *given, **named)
+        run.pool.free_blocks(blocks[::-1])
+        return result
+
+    _wrap(coordinator, "allocate_new_computed_blocks", begin)
+
+
+def never_cut_windows(run: SchedulerRun) -> None:
+    """Nothing is given up behind windows and chunks while a request runs."""
+    for manager in _managers(run):
+        if type(manager.kv_cache_spec).__name__ in WINDOWS:
+            manager.remove_skipped_blocks = lambda *given, **named: None
+
+
+def count_one_state_more(run: SchedulerRun) -> None:
+    """An allocation of a request that holds no state yet counts on one more."""
+    for manager in _with_states(run):
+
+        def count(original: Callable[..., Any], name: str, *given: Any, single: Any = manager, **named: Any) -> Any:
+            return original(name, *given, **named) + (not single.req_to_blocks.get(name))
+
+        _wrap(manager, "get_num_blocks_to_allocate", count)
+
+
+def count_no_states_below_zero(run: SchedulerRun) -> None:
+    """No group counts on fewer than no blocks."""
+    for manager in _with_states(run):
+        _wrap(
+            manager, "get_num_blocks_to_allocate", lambda original, *given, **named: max(0, original(*given, **named))
+        )
