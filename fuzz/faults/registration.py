@@ -64,7 +64,7 @@ def _delay_ignored(manager: Any) -> None:
     wrap(manager, "allocate_slots", allocate)
 
 
-@fault("a state is registered that nobody wrote", "labels", "S10", "corruption")
+@fault("a state is registered that nobody wrote", "labels")
 def _unwritten_state_registered(manager: Any) -> None:
     wrap_each(manager, "note_step", lambda single, note, *about: None, having="mamba_cache_mode")
     wrap_each(manager, "note_load", lambda single, note, *about: None, having="mamba_cache_mode")
