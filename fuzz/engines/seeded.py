@@ -83,8 +83,9 @@ def _run_all(
     """Run after run, as `run_random` says. `asked`: about each finding; `start`: when the first run began."""
     knowing, roots = asked
     alone = {*plan.oracles}.intersection(EVERY) == {LIVENESS}
-    special = [0 if alone else getattr(plan.tuning, name, 0) for name in ("rounds", "steps")]  # an earlier commit's
-    for index, (turn, attention, about) in enumerate(in_turn(plan.attention, *special)):  # generator may have none
+    rounds = 0 if alone else getattr(plan.tuning, "rounds", 0)  # the generator of an earlier commit may have none
+    steps = 0 if LIVENESS in plan.oracles else getattr(plan.tuning, "steps", 0)  # scripts are to come as often as ever
+    for index, (turn, attention, about) in enumerate(in_turn(plan.attention, rounds, steps)):
         draw = SeededDraw(f"{plan.seed}/{index}")
         scripted = LIVENESS in plan.oracles and turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1 and not about
         if alone or scripted:
