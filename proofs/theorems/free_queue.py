@@ -75,7 +75,7 @@ POPLEFT_EMPTY = QueueTheorem(
     assume=lambda v: [v.n == 0],
     claim=_popleft_empty,
     controls=(
-        NegativeControl("the tail is handed out", {"popleft": wrong_popleft("")}),
+        NegativeControl("the tail is handed out", {"popleft": wrong_popleft("")}, raises="AttributeError"),
         NegativeControl("the queue need not be empty", assume=lambda v: [v.n >= 0]),
     ),
     batches=wrong_batches.POPLEFT_EMPTY,
