@@ -52,9 +52,9 @@ MEANING = """
 **Hit**: tokens of the prompts, of all that were asked for, that need not be computed. **Not there**: tokens
 that the core counts as hit although a block that the next query reads is missing from the table, or has
 other content; they are in no other column, and a request that gets them goes on with wrong content.
-**Ratio**: tokens hit by ours for each one of {target}. **Refused**: how often the first request in the line
-found no room, by {target} and by ours; **steps**: those that ours needed to serve all, for each one that {target}
-needed. Both are the price of an admission gate that counts all that a request will hold, or its gain.
+**Ratio**: tokens hit by ours for each one of {target}. **Refused**: how often the first request in the
+line found no room, by the release and by ours; **steps**: those that ours needed to serve all, for each one
+of the release. Both are the price of an admission gate that counts all that a request will hold, or its gain.
 """
 
 

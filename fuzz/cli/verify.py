@@ -42,10 +42,7 @@ def verify(
     repo: Annotated[Path, typer.Option(help="With --git: the repository; nothing in it is touched.")] = Path(),
     adapter: AdapterOption = None,
     path: PathOption = ".",
-    seconds: Annotated[
-        float | None,
-        seconds_option("What it takes in all, with the start of both sides and shrinking; 60 s if no limit is given"),
-    ] = None,
+    seconds: Annotated[float | None, seconds_option("What all of it takes, 60 s if no limit is given")] = None,
     operations: Annotated[int | None, typer.Option(min=1, help="Stop after about so many.")] = None,
     seed: SeedOption = None,
     attention: AttentionOption = "all",
@@ -76,8 +73,7 @@ def verify(
     from ..releases.verify_proofs import reprove
     from ..traces.known_file import read_known
 
-    clock = Clock()
-    limit = SECONDS if seconds is None and operations is None else seconds
+    clock, limit = Clock(), SECONDS if seconds is None and operations is None else seconds
     known = read_known(intended) if intended is not None else ()
     plan = Plan(seed_or_drawn(seed), limit, operations, attention_names(attention), known=known)
     named, say, out = git is None, timed_teller(), folder_or_usage(out)

@@ -48,8 +48,14 @@ def named_from(manager: Any, left: Left, size: int | None = None, digest_bytes: 
         request.block_hashes[:] = named(request)
         return original(request, *arguments, **named_arguments)
 
-    for method in ("get_computed_blocks", "allocate_slots", "cache_blocks"):
+    def call_all(original: Callable[..., Any], requests: Any, *arguments: Any, **named_arguments: Any) -> Any:
+        for request in requests:
+            request.block_hashes[:] = named(request)
+        return original(requests, *arguments, **named_arguments)
+
+    for method in ("get_computed_blocks", "allocate_slots", "cache_blocks", "free"):
         wrap(manager, method, call)
+    wrap(manager, "allocate_slots_batch", call_all)
 
 
 @fault("only the first item in a block names it", "labels", "outcome")

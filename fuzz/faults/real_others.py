@@ -144,7 +144,7 @@ def _left_behind_registered_again(manager: Any) -> None:
         left = behind.pop((single.kv_cache_group_id, request), {})
         if not left or not manager.enable_caching:
             return
-        hashes = manager.block_pool._hashes_at(requests[request], single.block_size)
+        hashes = manager.block_pool.hashes_at(requests[request], single.block_size)
         for i, block in left.items():
             if block.content is None and i < len(hashes):
                 index = manager.block_pool.cached_block_hash_to_block

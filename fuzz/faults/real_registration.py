@@ -168,4 +168,4 @@ def _coarse_block_by_fine_number(manager: Any) -> None:
     coordinator = manager.coordinator
     if hasattr(coordinator, "attention_groups"):
         coordinator.search = lambda group, hashes: group.manager_cls.search(group.terms, hashes)
-        manager.block_pool._hashes_at = lambda request, block_size: request.block_hashes
+        manager.block_pool.hashes_at = lambda request, block_size: request.block_hashes

@@ -72,9 +72,9 @@ def named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None or str(error.filename).endswith(".unfinished"):
+        if error.errno is not None and (error.filename is None or str(error.filename).endswith(".unfinished")):
             error.filename = str(path)
-        error.filename2 = None
+            error.filename2 = None
         raise
 
 

@@ -4,6 +4,7 @@ A trace is data only. Its parts are read one by one, each with limits of its own
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -95,13 +96,19 @@ class FoundWhat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def is_shown_by(self, finding: Finding) -> bool:
         """True if this, or what else is objected to at the operation, is what the file was written for; files of old
-        say no more than the kind of finding."""
+        say no more than the kind of finding. A function may stand on another line since."""
+        identity = _without_lines(self.identity)
         return any(
             (self.observable, self.operation) == one.kind
-            and self.identity in ((), one.identity)
+            and identity in ((), _without_lines(one.identity))
             and self.manner in ((), one.manner)
             for one in finding.every
         )
+
+
+def _without_lines(identity: tuple[str, ...]) -> tuple[str, ...]:
+    """An identity in which places in the code are files and functions only."""
+    return tuple(re.sub(r":\d+ in ", " in ", part) for part in identity)
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def test_all_kinds_are_known_by_name():
     assert {"Submit", "Lookup", "Allocate", "Reset", "Release"} < OPERATIONS.keys()
     assert all(issubclass(kind, Operation) and kind.__name__ == name for name, kind in OPERATIONS.items())
     assert OnRequest not in OPERATIONS.values()
-    assert len(OPERATIONS) == 21
+    assert len(OPERATIONS) == 22
     assert {"Done": Done, "Refused": Refused, "Failed": Failed} == OUTCOMES
 
 
