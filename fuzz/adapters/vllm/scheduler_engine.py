@@ -33,7 +33,8 @@ class Engine:
             hash_block_size=self.run.hash_block_size,
             scheduler_block_size=max(self.run.scheduler_block_size, story.setup.shape.scheduler_block_size),
         )
-        self.hides = release.hides(manager) | NOT_LOOKED_AT
+        hidden = release.hides(manager)
+        self.hides = hidden | NOT_LOOKED_AT
         self.loses = release.loses - {"states-by-scheduler"}  # here is the scheduler, and it has to
         self.judge: Callable[[Operation, Outcome, Snapshot, Snapshot], None] | None = None
         """Told of each operation on the core, once it is set."""
@@ -41,7 +42,7 @@ class Engine:
         self.expected: set[str] = set()
         """Requests that arrived and were not aborted: they must end."""
         self._events, self._clock, self._late = list(story.events), 0, 0
-        self._watch = Watch(manager, self.run.jobs, self.hides, self._told)
+        self._watch = Watch(manager, self.run.jobs, hidden, self._told)
         self._count("evictions", self.run.pool, "_maybe_evict_cached_block", lambda evicted: bool(evicted))
         self._count("loads", self.run.device, "load_now", lambda _: True)
 
