@@ -104,6 +104,7 @@ def _api_allocated(names: Any) -> Any:
             single_type_managers=(one.manager,),
             block_pool=one.pool,
             _skipping_managers=[],
+            keeping_states=[],
             _told_settled=[True],
             _told_start=[True],
             _counts_by_tokens=True,

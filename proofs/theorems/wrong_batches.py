@@ -30,8 +30,8 @@ POPLEFT_N_REFUSED = (
         "a negative number passes",
         "queue",
         "popleft_n",
-        "assert 0 <= n <= self.num_free_blocks, (",
-        "assert n <= self.num_free_blocks, (",
+        "if not (0 <= n <= self.num_free_blocks):",
+        "if n > self.num_free_blocks:",
     ),
 )
 
