@@ -311,7 +311,7 @@ def _first_read(group: Group, position: int) -> int:
     return position - 1 if group.kind == "mamba" else 0
 
 
-def replay(binding: Binding, path: str, most: int, name: str, block: int, pool: int, unit: int) -> Counts:
+def replay(binding: Binding, path: str, most: int, name: str, block: int, pool: int, unit: int = TRACE_BLOCK) -> Counts:
     """Replay the first requests of a trace, with `unit` tokens an entry, through a core with a pool of so many."""
     layout = layouts(block, unit)[name]
     manager = binding.manager(layout.shape(block, pool // block))

@@ -131,8 +131,9 @@ def test_a_short_replay_writes_the_rows_that_the_page_has(tmp_path):
         match.groups() for match in map(row.fullmatch, (EVIDENCE / "hits.md").read_text("utf-8").splitlines()) if match
     ]
     rows_written = [match.groups() for match in map(row.fullmatch, written.read_text("utf-8").splitlines()) if match]
-    assert len(rows_written) == 2 * (7 + 4)
-    assert kept == rows_written * 2  # a table for each of two traces
+    recorded, made = rows_written[: 2 * (8 + 5)], rows_written[2 * (8 + 5) :]
+    assert len(made) == 3 * 4
+    assert kept == recorded * 2 + made  # a table for each of two traces, and one of made-up conversations
 
 
 @pytest.fixture
