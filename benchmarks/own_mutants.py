@@ -50,7 +50,7 @@ def _tests(folder: str, names: str) -> tuple[str, ...]:
 PARTS = {
     "impl": Part((), ("tests/impl",), ("blockproof.model",)),
     "contract": Part(
-        _in("oracles.contract", "hits landing moves oracle pool properties registered run_record steps"),
+        _in("oracles.contract", "hits landing moves oracle pool properties registered run_record steps tracked"),
         _tests(
             "oracles",
             "contract contract_contents contract_counts contract_details contract_events contract_faults contract_hits"

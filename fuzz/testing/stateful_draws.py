@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ...model import ops
+from .stateful_phases import batchable
 from .stateful_run import MachineRun
 from .stateful_strategies import item_rows, prompts
 
@@ -17,6 +18,12 @@ def prompts_of(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
 def items_of(machine: MachineRun) -> SearchStrategy[tuple[ops.Item, ...]]:
     """Multimodal items that fit into the model."""
     return item_rows(machine.run.shape.max_model_len)
+
+
+def batches(machine: MachineRun) -> SearchStrategy[tuple[str, ...]]:
+    """Names of one or more requests that may take their next step together, in any order."""
+    names = [handle.name for handle in machine.live if batchable(handle)]
+    return st.lists(st.sampled_from(names), min_size=1, unique=True).map(tuple) if names else st.just(())
 
 
 def evictable(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:

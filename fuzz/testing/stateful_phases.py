@@ -50,6 +50,11 @@ def ready(handle: Handle) -> bool:
     return request.computed < handle.scene.shape.max_model_len
 
 
+def batchable(handle: Handle) -> bool:
+    """It runs, and its next step may be one of a batch."""
+    return handle.request is not None and ready(handle) and handle.request.computed > 0
+
+
 def scheduled(handle: Handle) -> bool:
     """A step is allocated and runs."""
     request = handle.request

@@ -20,12 +20,13 @@ from ..workload.bounds import (
 )
 from ..workload.operations import UNKNOWN_REQUEST
 from ..workload.prompts import NO_ADAPTER
-from .stateful_draws import evictable, items_of, prompts_of, touchable
+from .stateful_draws import batches, evictable, items_of, prompts_of, touchable
 from .stateful_phases import (
     MOST_OUTSIDE,
     ahead_of_news,
     arriving,
     awaiting_news,
+    batchable,
     can,
     endable,
     fresh,
@@ -248,6 +249,22 @@ class KVCacheMachine(MachineRun):
             self.ask(ops.Advance(request.name))
         else:
             self._advance(request, rejected, token)
+
+    @can("AllocateBatch", to=batchable)
+    @rule(requests=of_machine(batches), new_tokens=FEW, lookahead=LOOKAHEAD)
+    def allocate_batch(self, requests: tuple[str, ...], new_tokens: int, lookahead: int = 0) -> None:
+        """Room for the next step of several running requests in one call; those that cannot take as many tokens are
+        left out. Whoever is given room runs its step by itself."""
+        drafts = new_tokens - 1 if self.has("drafts") else 0
+        wanted = {name: self._new_tokens_in_batch(name, new_tokens, drafts) for name in requests}
+        least = min(wanted.values(), default=0)
+        names = tuple(name for name, most in wanted.items() if most == least)
+        if least > 0:
+            self.ask(ops.AllocateBatch(names, least, lookahead))
+
+    def _new_tokens_in_batch(self, name: str, new_tokens: int, drafts: int) -> int:
+        request = self.scene.requests[name]
+        return new_tokens_for(request, request.computed, new_tokens, drafts, self.run.shape)
 
     @can("Arrive", to=arriving)
     @rule(request=requests.filter(arriving))

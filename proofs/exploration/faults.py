@@ -59,14 +59,21 @@ def _wrong_block_shared(expansion: Expansion) -> None:
 
 @fault("S4", "null blocks are registered like others", STATES)
 def _null_registered(expansion: Expansion) -> None:
-    pool = core_of(expansion).block_pool
+    manager = core_of(expansion)
+    pool, (single,) = manager.block_pool, manager.coordinator.single_type_managers
 
     def cache(original: Callable[..., Any], *args: Any) -> None:
         null, pool.null_block = pool.null_block, None
         original(*args)
         pool.null_block = null
 
+    def written(original: Callable[..., Any], request: str, first: int, end: int, mask: Any) -> Any:
+        """A null entry holds no state that a step has written, but counts as written."""
+        table, wanted = single.req_to_blocks[request], original(request, first, end, mask)
+        return wanted and [block.is_null or want for block, want in zip(table[first:end], wanted, strict=True)]
+
     wrap(pool, "cache_full_blocks", cache)
+    wrap(single, "mask_of_written", written)
 
 
 @fault("S5", "the first two entries of a table change places in every later step", ALONE)

@@ -236,7 +236,7 @@ class Designed:
             if block == NULL or self.key[block] is not None or ("keeps one" in self.does and key in self.found):
                 continue
             self.key[block] = key
-            self.tell("stored", (key,), None, (), self.size, None, (), 0)
+            self.tell("stored", (key,), key[: -self.size] or None, key[-self.size :], self.size, None, (), 0)
             self.found.setdefault(key, block)
 
     def skip(self, request: Request) -> None:

@@ -20,7 +20,8 @@ from .hits import Hits
 from .moves import Move
 from .pool import check_null_untouched, check_refusal, sinks_of
 from .properties import Break
-from .run_record import RunRecord, Tracked
+from .run_record import RunRecord
+from .tracked import Tracked
 
 
 class Answered:

@@ -11,7 +11,8 @@ from ....model.shown.snapshot import Snapshot
 from ...targets.answers import hit_of
 from .moves import Move, hit_row
 from .properties import Break
-from .run_record import RunRecord, Tracked
+from .run_record import RunRecord
+from .tracked import Tracked
 
 
 class Hits:

@@ -17,7 +17,8 @@ from ....model.arith import cdiv
 from ....model.attention import Cross, Rule
 from ....model.ops import NULL
 from .moves import Move
-from .run_record import RunRecord, Tracked
+from .run_record import RunRecord
+from .tracked import Tracked
 
 NEVER = sys.maxsize
 _HOW: Mapping[type[ops.Operation], str] = {ops.Free: "freed", ops.Preempt: "preempted"}

@@ -9,7 +9,8 @@ from ....model.attention import Mamba
 from ....model.ops import NULL, Done, Operation, Outcome
 from ....model.shown.snapshot import Snapshot
 from .properties import Break
-from .run_record import UNFILLED, RunRecord, Tracked
+from .run_record import UNFILLED, RunRecord
+from .tracked import Tracked
 
 
 class Move(NamedTuple):

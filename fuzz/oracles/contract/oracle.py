@@ -21,9 +21,10 @@ from .properties import Break, Violation
 from .published import STEPS, Names, Published
 from .registered import Mirror, check_registered
 from .room import Room
-from .run_record import RunRecord, Tracked, held_by_tables
+from .run_record import RunRecord, held_by_tables
 from .steps import check_in_flight, check_needed, check_written_alone
 from .told import ANSWERS, Told
+from .tracked import Tracked
 
 
 class Contract:

@@ -15,7 +15,8 @@ from ....model.ops import Done
 from ....model.shown.snapshot import Snapshot
 from .moves import Move
 from .properties import Break
-from .run_record import UNFILLED, RunRecord, Tracked
+from .run_record import UNFILLED, RunRecord
+from .tracked import Tracked
 
 PATIENCE = 2
 """Further steps of its request for which a full block may wait to be registered."""

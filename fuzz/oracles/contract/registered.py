@@ -11,7 +11,8 @@ from .designs import forgiven_loss
 from .event_payload import Payload
 from .moves import Move, hit_row
 from .properties import Break
-from .run_record import UNFILLED, RunRecord, Tracked
+from .run_record import UNFILLED, RunRecord
+from .tracked import Tracked
 
 
 def check_registered(record: RunRecord, move: Move, held: Counter[int], outside: Collection[int]) -> None:

@@ -17,7 +17,8 @@ from ...findings.words import plural
 from ..liveness.bounds import Bounds
 from .moves import Move, hit_row
 from .properties import Break
-from .run_record import RunRecord, Tracked
+from .run_record import RunRecord
+from .tracked import Tracked
 
 PATIENCE = 2
 """Further steps of its request for which a block that no query reads may stay in the table."""

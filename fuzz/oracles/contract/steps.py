@@ -10,7 +10,8 @@ from ....model.ops import NULL
 from ....model.shown.snapshot import Snapshot
 from .moves import Move
 from .properties import Break
-from .run_record import RunRecord, Tracked
+from .run_record import RunRecord
+from .tracked import Tracked
 
 
 def _is_real(table: Sequence[int], entry: int) -> bool:

@@ -33,7 +33,7 @@ from hashlib import sha256
 
 
 class TwoMistakes(my_engine.KVCache):
-    """Content is forgotten when it is given back (lost hits), and the second block's key has no prefix (wrong hits)."""
+    """Content is forgotten when it is given back (lost hits), and the third block's key has no prefix (wrong hits)."""
 
     def release(self, request):
         first = self.tables.get(request, [None])[:1]
@@ -44,7 +44,7 @@ class TwoMistakes(my_engine.KVCache):
 
     def block_keys(self, tokens):
         keys = super().block_keys(tokens)
-        for place in range(1, min(2, len(keys))):
+        for place in range(2, min(3, len(keys))):
             end = (place + 1) * self.block_size
             keys[place] = sha256(repr(tokens[end - self.block_size : end]).encode()).digest()
         return keys

@@ -12,6 +12,7 @@ from blockproof.fuzz.releases.commit_target import CommitPlace
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, dump_trace, load_trace
+from blockproof.model.arith import usage
 from blockproof.model.ops import Advance, Allocate, Free, Group, Shape, Submit
 
 SHAPE = Shape((Group("full", 1),), 4, 3, hash_block_size=1, scheduler_block_size=1, max_num_batched_tokens=3)
@@ -32,7 +33,8 @@ class LeaksAndLosesItsTable:
 
     def step(self, operation):
         outcome, seen = self.core.step(operation)
-        seen = seen._replace(free=seen.free[1:], num_free=seen.num_free - 1)
+        left = seen.num_free - 1
+        seen = seen._replace(free=seen.free[1:], num_free=left, usage=usage(left, SHAPE.num_blocks))
         if isinstance(operation, Advance):
             seen = seen._replace(tables=[{name: table[:-1] for name, table in seen.tables[0].items()}])
         return outcome, seen

@@ -33,6 +33,8 @@ from .toy_git import git
 
 SHAPE = Shape((Group("full", 1),), 3, 2, hash_block_size=1, scheduler_block_size=1, max_num_batched_tokens=1)
 REORDERED = "fault:free-order-reversed"
+ANY_ORDER = (*MODEL_FREE, "no-S9")
+"""For who means to reuse blocks in another order: by S9 the end of a table goes first."""
 BROKEN = "fault:hit-in-wrong-order"
 
 
@@ -88,7 +90,7 @@ def test_a_refactoring_is_the_same_behaviour():
 
 
 def test_another_order_of_reuse_is_a_change_and_none_once_it_is_listed(tmp_path):
-    done = verified("impl", REORDERED, operations=400)
+    done = verified("impl", REORDERED, operations=400, oracles=ANY_ORDER)
     assert done.code == 1
     kinds = {one.finding.kind for one in done.changed}
     assert ("eviction order", "Free") in kinds
@@ -101,12 +103,12 @@ def test_another_order_of_reuse_is_a_change_and_none_once_it_is_listed(tmp_path)
     ids = report.write_intended(done, file)
     assert len(ids) == len(done.changed)
     file.write_text(file.read_text().replace('reason = ""', 'reason = "newest first, for the cache of the GPU"'))
-    again = verified("impl", REORDERED, known=read_known(file), operations=400)
+    again = verified("impl", REORDERED, known=read_known(file), operations=400, oracles=ANY_ORDER)
     assert (again.code, again.changed) == (0, [])
     assert set(again.intended) <= set(ids)
     assert report.verdict(again).endswith("operations but for what is intended")
     assert "newest first" in report.comment(again)
-    same = verified("impl", "impl", known=read_known(file), operations=400)
+    same = verified("impl", "impl", known=read_known(file), operations=400, oracles=ANY_ORDER)
     assert (same.code, same.stale) == (0, ids)
     assert any(line.startswith("intended, but did not come up") for line in report.lines(same))
 

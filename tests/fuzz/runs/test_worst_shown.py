@@ -14,6 +14,7 @@ from blockproof.fuzz.oracles.shadow import Shadow
 from blockproof.fuzz.page.html import document_in
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.traces.replay import replay
+from blockproof.model.arith import usage
 from blockproof.model.core import Model
 from blockproof.model.ops import Advance, Allocate, Done, Failed, Group, Outcome, Refused, Shape, Submit, Take, Touch
 from blockproof.model.shown.snapshot import Snapshot
@@ -55,6 +56,11 @@ def only_at(kind, change):
     )
 
 
+def with_free(seen: Snapshot, free: list[int]) -> Snapshot:
+    """The same with this free queue, and all figures that follow from it."""
+    return seen._replace(free=free, num_free=len(free), usage=usage(len(free), SHAPE.num_blocks))
+
+
 def what(finding: Finding) -> list[tuple[str, str]]:
     return [(one.oracle, one.observable) for one in finding.every]
 
@@ -62,7 +68,7 @@ def what(finding: Finding) -> list[tuple[str, str]]:
 def test_a_block_that_is_free_and_held_is_wrong_content_and_shown_before_the_difference():
     def free_again(operation, outcome: Outcome, seen: Snapshot):
         held = seen.tables[0]["a"][0]
-        return outcome, seen._replace(free=[*seen.free, held], num_free=seen.num_free + 1)
+        return outcome, with_free(seen, [*seen.free, held])
 
     finding = shown(only_at(Allocate, free_again), *BEGUN)
     assert what(finding)[0] == (CONTRACT, "S1")
@@ -74,7 +80,7 @@ def test_a_block_that_is_free_and_held_is_wrong_content_and_shown_before_the_dif
 
 def test_a_lost_block_is_a_leak_and_shown_before_the_difference():
     def lost(operation, outcome: Outcome, seen: Snapshot):
-        return outcome, seen._replace(free=seen.free[1:], num_free=seen.num_free - 1)
+        return outcome, with_free(seen, seen.free[1:])
 
     finding = shown(only_at(Allocate, lost), *BEGUN)
     assert what(finding) == [(CONTRACT, "S1"), (LOCKSTEP, "free")]

@@ -14,7 +14,7 @@ from blockproof.fuzz import kv_cache_machine, replay_text, shapes
 from blockproof.fuzz.adapters.vllm.binding import Binding
 from blockproof.fuzz.engines.failing import FindingError
 from blockproof.fuzz.faults import FAULTS
-from blockproof.fuzz.findings.oracle_names import MODEL_FREE, SHADOW
+from blockproof.fuzz.findings.oracle_names import EVERY, LOCKSTEP, MODEL_FREE, SHADOW
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.targets.base import Target
 from blockproof.fuzz.traces.replay import replay
@@ -83,6 +83,7 @@ class Recording:
         self.asked: list[Operation] = []
         self.shapes: list[Shape] = []
         self._core = open_target(core)
+        self.offers: frozenset[str] = getattr(self._core, "offers", frozenset())
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         self.shapes.append(shape)
@@ -116,6 +117,22 @@ def test_our_core_passes_and_every_operation_is_asked_for():
     for wanted in ("adapter", "salt", "items", "embeds", "skip_lookup"):
         assert any(getattr(one, wanted) for one in submits), wanted
     assert len({tuple(group.kind for group in shape.groups) for shape in target.shapes}) == 3
+
+
+def test_several_requests_take_their_step_in_one_call_where_the_target_offers_it():
+    target = Recording()
+    result = run(kv_cache_machine(target, attention=("full", "full+sliding", "mamba")), max_examples=150)
+    assert result.wasSuccessful(), result.failures or result.errors
+    batches = [one for one in target.asked if isinstance(one, ops.AllocateBatch)]
+    assert any(len(one.requests) > 1 for one in batches)
+    assert any(one.lookahead for one in batches)
+    assert any(one.new_tokens > 1 for one in batches)
+    with_contract, without = Recording(), Recording()
+    without.offers = frozenset()
+    for other, oracles in ((with_contract, EVERY), (without, (LOCKSTEP,))):  # the contract has them asked one by one
+        assert run(kv_cache_machine(other, attention=("full",), oracles=oracles), max_examples=30).wasSuccessful()
+        assert other.kinds["Allocate"]
+        assert not other.kinds["AllocateBatch"]
 
 
 def test_it_passes_hypothesis_health_checks():
