@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from os.path import basename
 
 from ...model.ops import Failed, error_kind
+from .visible import whole
 
 MAX_MESSAGE = 300
 CORE_FRAMES = 2
@@ -36,7 +37,7 @@ def cause_of(error: BaseException, skip: int = 0) -> Cause:
     `skip` outermost places are left out first: those of a caller that is no part of the target.
     """
     try:
-        message = " ".join(str(error).split())
+        message = whole(" ".join(str(error).split()))
     except KeyboardInterrupt:
         raise
     except BaseException as broken:  # an exception of a core may be unable to say anything

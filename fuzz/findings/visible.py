@@ -9,6 +9,15 @@ MAX_LINE = 800
 """Longest line about what is wrong, in characters: what is wrong may be a very long name."""
 
 
+def whole(text: str) -> str:
+    """The text with half characters (lone surrogates) as escapes: no file and no pipe can hold them.
+
+    >>> whole("ä\\ud800")
+    'ä\\\\ud800'
+    """
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 def visible(text: str) -> str:
     """The text with every character that cannot be printed as an escape; line ends and tabs stay.
 

@@ -31,7 +31,7 @@ from ..targets.base import (
 )
 from ..targets.unharmed import allow_recursion
 from .targets import open_calculator_here, open_here
-from .wire import answer_message, line_of, lost_message, message_of, notes_of
+from .wire import answer_message, line_of, lost_message, message_of, notes_of, unavailable_message
 
 SAMPLE_EVERY = 256
 """Resident memory is measured every Nth operation."""
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
         served: Any = open_calculator_here(spec) if role == "calculator" else open_here(spec)
         allow_recursion()
     except (TargetUnavailableError, ValueError, ImportError) as error:
-        send(answers, line_of(["unavailable", str(error)]))
+        send(answers, line_of(unavailable_message(error)))
         return
     said = [sorted(read(served)) for read in (lacking, hidden_fields, designs_of, offering, losing, block_sizes_of)]
     name = str(getattr(served, "name", ""))
@@ -83,7 +83,7 @@ def _answer(served: Any, line: bytes, measure: bool) -> bytes:
     except TargetLostError as lost:
         return line_of(lost_message(lost))
     except TargetUnavailableError as error:  # what it says of itself after a start cannot be used
-        return line_of(["unavailable", str(error)])
+        return line_of(unavailable_message(error))
     except BaseException as error:  # no signal interrupts this process: whatever it is, the target has raised it
         allow_recursion()
         return line_of(lost_message(raised_by_target(error)))

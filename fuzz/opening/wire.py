@@ -26,6 +26,7 @@ from ..findings.cause import Cause
 from ..findings.finding import LOST
 from ..findings.ops_json import cause_from_json, outcome_from_json, to_json
 from ..findings.reading import MAX_DEPTH, check_depth
+from ..findings.visible import whole
 from ..targets.base import Target, TargetLostError, hidden_fields
 
 MAX_LINE = 1 << 28
@@ -96,7 +97,12 @@ def answer_message(outcome: Outcome, snapshot: Snapshot | None, resident: int, n
 
 def lost_message(lost: TargetLostError) -> list[object]:
     """The child's answer if its target is unusable."""
-    return ["lost", lost.kind, lost.detail, to_json(lost.cause)]
+    return ["lost", lost.kind, whole(lost.detail), to_json(lost.cause)]
+
+
+def unavailable_message(error: Exception) -> list[object]:
+    """The child's answer if there is no target."""
+    return ["unavailable", whole(str(error))]
 
 
 def lost_of(message: list[object]) -> tuple[str, str, Cause | None]:

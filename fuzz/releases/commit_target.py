@@ -153,7 +153,7 @@ class CommitTarget(ChildTarget):
         self.home = _OPENED, Place(Path(sys.executable), place.layers)
         """What a process opens to get it, and in which environment."""
         super().__init__(name, *self.home)
-        self._where = place
+        self._where, self._called = place, name  # its own name is that of the target in the child
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """As `ChildTarget.start`."""
@@ -185,7 +185,7 @@ class CommitTarget(ChildTarget):
             )
         if not own:
             advice = f"is it below another folder than {place.folder!r}? --path names it"
-            return f"{self.name} imported nothing from the commit: {advice}"
+            return f"{self._called} imported nothing from the commit: {advice}"
         return ""
 
 

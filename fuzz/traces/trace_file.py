@@ -18,6 +18,7 @@ from ..findings.finding import LOST, Finding, Trace
 from ..findings.ops_json import cause_from_json, operation_from_json, shape_from_json, to_json
 from ..findings.oracle_names import ADDITIONS, EVERY
 from ..findings.reading import MAX_FILE_BYTES
+from ..findings.visible import whole
 from ..findings.writing import write_file
 from .files import Form, TraceError, decode, envelope, read_file
 
@@ -211,7 +212,7 @@ def _text(value: object) -> str:
 
 def _whole(value: object) -> object:
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
+        return whole(value)
     if isinstance(value, dict):
         return {_whole(name): _whole(part) for name, part in value.items()}
     return [_whole(part) for part in value] if isinstance(value, list | tuple) else value

@@ -137,7 +137,7 @@ def _usable_device(device: str | torch.device | None) -> torch.device:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"device {str(device)!r} cannot be used here ({reason}): give one that can") from error
 

@@ -29,8 +29,10 @@ class Fake:
         self._shown = BLANK
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
-        more: list[None] = [None] * (shape.num_blocks - len(BLANK.labels))  # for each block, or no run starts
-        self._shown = BLANK._replace(labels=[*BLANK.labels, *more], earliest=[*BLANK.earliest, *more])
+        count = shape.num_blocks - len(BLANK.labels)  # of blocks that BLANK has not: without them no run starts
+        more: list[None] = [None] * count
+        ref_cnt = [*BLANK.ref_cnt, *[0] * count]
+        self._shown = BLANK._replace(ref_cnt=ref_cnt, labels=[*BLANK.labels, *more], earliest=[*BLANK.earliest, *more])
         return Done(), self._shown
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:

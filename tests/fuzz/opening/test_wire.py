@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from blockproof.fuzz.findings.cause import Cause, Frame
+from blockproof.fuzz.findings.cause import Cause, Frame, cause_of
 from blockproof.fuzz.findings.reading import MAX_DEPTH
 from blockproof.fuzz.opening import wire
 from blockproof.fuzz.opening.wire import (
@@ -17,6 +17,7 @@ from blockproof.fuzz.opening.wire import (
     message_of,
     notes_of,
     shown,
+    unavailable_message,
 )
 from blockproof.fuzz.targets.base import TargetLostError
 from blockproof.model.core import Model
@@ -59,6 +60,16 @@ def test_a_loss_arrives_as_it_was_sent():
     for cause in (None, CAUSE):
         lost = TargetLostError("crash", "it ended", cause)
         assert lost_of(message_of(line_of(lost_message(lost)))) == ("crash", "it ended", cause)
+
+
+def test_half_a_character_in_what_went_wrong_arrives_as_its_escape():
+    """An error's text may hold one, as a name of a file may; why a target was lost must arrive all the same."""
+    lost = TargetLostError("protocol", "half: \ud800", cause_of(ValueError("\udcff")))
+    kind, detail, cause = lost_of(message_of(line_of(lost_message(lost))))
+    assert (kind, detail) == ("protocol", "half: \\ud800")
+    assert cause is not None
+    assert cause.message == "\\udcff"
+    assert message_of(line_of(unavailable_message(ValueError("\ud800")))) == ["unavailable", "\\ud800"]
 
 
 def test_answers_to_questions_arrive_in_order():

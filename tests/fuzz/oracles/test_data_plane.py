@@ -131,10 +131,15 @@ def test_tables_that_no_worker_could_hold_are_a_finding():
         memory.follow(snapshot)
 
 
-@needs_torch
 @pytest.mark.parametrize(
     ("tensors", "code", "message"),
-    [("fault:nonsense", 2, "unknown fault 'nonsense'; see blockproof mutants"), ("moon", 3, "device 'moon'")],
+    [
+        ("fault:nonsense", 2, "unknown fault 'nonsense'; see blockproof mutants"),
+        ("moon", 2, "'moon' is no device; write auto, cpu"),
+        # Devices that torch knows by name and this machine cannot have: the last one needs a module of its vendor.
+        pytest.param("cuda:9999", 3, "device 'cuda:9999'", marks=needs_torch),
+        pytest.param("hpu:9", 3, "device 'hpu:9'", marks=needs_torch),
+    ],
 )
 def test_a_wrong_place_is_one_line(tensors, code, message, capsys):
     assert main(["fuzz", "--tensors", tensors, "--operations", "10"]) == code

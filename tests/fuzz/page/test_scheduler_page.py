@@ -24,7 +24,7 @@ def outcome(monkeypatch, steps):
     """What so many steps of such stories come to."""
     monkeypatch.setattr(stories, "StoryRun", Run)
     family = SimpleNamespace(
-        draw=lambda seed, number, only: SimpleNamespace(number=number, kinds="full"),
+        draw=lambda seed, number, only, attention: SimpleNamespace(number=number, kinds="full"),
         engine=lambda story, fault: story.number,
     )
     told = Stories(family, StoryTask(steps=steps), lambda name, said: None).run()

@@ -264,12 +264,13 @@ def test_a_run_counts_what_is_not_possible_on_the_target():
 # A target that lacks nothing.
 
 AS_BEFORE = {
-    (1, False): "553781f87882ebac",
+    (1, False): "132a490ef3fd97d8",
     (1, True): "2e0921460ae3b5dd",
-    (2, False): "c56b5b858a115972",
+    (2, False): "3c27a5caef847449",
     (3, True): "5bb9a44bf0380fcd",
 }
-"""By seed and chaos: what is drawn where nothing is lacking, as `digest` has it."""
+"""By seed and chaos: what is drawn where nothing is lacking, as `digest` has it. A block to evict is drawn from those
+that the model has, so an order of free blocks that changes moves a digest."""
 
 
 @pytest.mark.parametrize(("seed", "chaos"), list(AS_BEFORE))
