@@ -143,14 +143,17 @@ class FreeKVCacheBlockQueue:
         self.num_free_blocks += len(blocks)
 
 
+_KINDS: dict[str, Any] = {"block_kind": KVCacheBlock, "queue_kind": FreeKVCacheBlockQueue}
+
+
+def _find(role: str) -> Any:
+    # Of the module, not of `subject`: it stands in a file under proof, whose functions are watched by their names.
+    found = _KINDS.get(role) or getattr(FreeKVCacheBlockQueue, role, None)
+    if found is None:
+        raise UnavailableError(f"a queue of linked blocks alone has no {role}")
+    return found
+
+
 def subject() -> Subject:
     """This queue as a core that has nothing else."""
-    kinds: dict[str, Any] = {"block_kind": KVCacheBlock, "queue_kind": FreeKVCacheBlockQueue}
-
-    def find(role: str) -> Any:
-        found = kinds.get(role) or getattr(FreeKVCacheBlockQueue, role, None)
-        if found is None:
-            raise UnavailableError(f"a queue of linked blocks alone has no {role}")
-        return found
-
-    return Subject("linked", find, (__name__,))
+    return Subject("linked", _find, (__name__,))

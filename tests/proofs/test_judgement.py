@@ -201,7 +201,6 @@ def test_prove_without_z3_says_in_one_line_what_to_install(arguments):
         ("fuzz", "--target", "impl", "--operations", "200", "--seed", "1"),
         ("explore", "--attention", "full", "--blocks", "4", "--block-size", "1"),
         ("prove", "--help"),
-        ("prove", "--list"),
         ("prove", "T1", "--list"),
     ],
 )
