@@ -121,7 +121,7 @@ def test_our_core_passes_and_every_operation_is_asked_for():
 
 def test_several_requests_take_their_step_in_one_call_where_the_target_offers_it():
     target = Recording()
-    result = run(kv_cache_machine(target, attention=("full", "full+sliding", "mamba")), max_examples=150)
+    result = run(kv_cache_machine(target, attention=("full",)), max_examples=250)
     assert result.wasSuccessful(), result.failures or result.errors
     batches = [one for one in target.asked if isinstance(one, ops.AllocateBatch)]
     assert any(len(one.requests) > 1 for one in batches)
