@@ -127,6 +127,9 @@ def test_several_requests_take_their_step_in_one_call_where_the_target_offers_it
     assert any(len(one.requests) > 1 for one in batches)
     assert any(one.lookahead for one in batches)
     assert any(one.new_tokens > 1 for one in batches)
+    mixed = Recording()
+    assert run(kv_cache_machine(mixed, attention=("full+sliding", "mamba")), max_examples=100).wasSuccessful()
+    assert mixed.kinds["AllocateBatch"]
     with_contract, without = Recording(), Recording()
     without.offers = frozenset()
     for other, oracles in ((with_contract, EVERY), (without, (LOCKSTEP,))):  # the contract has them asked one by one
