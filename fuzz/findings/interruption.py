@@ -12,9 +12,12 @@ _listening: list[bool] = []
 
 
 def listen() -> None:
-    """Let these signals interrupt this program, except those that whoever started it wants it not to hear."""
+    """Let these signals interrupt this program, except those that whoever started it wants it not to hear.
+
+    A handler that another program has put there, as a measure of coverage does, gives way to this one.
+    """
     for number in ENDING:
-        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+        if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
     _listening.append(True)
 

@@ -18,8 +18,9 @@ COMMAND = [sys.executable, "-P", "-c", PROGRAM]
 
 def begun(folder, *words, **more):
     shown = {**os.environ, "COLUMNS": "100", "PYTHONUNBUFFERED": "1"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([*COMMAND, *words], cwd=folder, env=shown, start_new_session=True, **{**pipes, **more})
+    more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more}
+    args = more.pop("args", [*COMMAND, *words])
+    return subprocess.Popen(args, cwd=folder, env=shown, start_new_session=True, **more)
 
 
 def children(process):
@@ -171,6 +172,17 @@ def test_a_signal_that_is_not_to_be_heard_is_not(tmp_path):
     out, _ = process.communicate(timeout=100)
     assert process.returncode == 0
     assert "no difference" in out
+
+
+def test_a_signal_is_heard_where_another_program_listens_too(tmp_path):
+    theirs = f"import os, signal; signal.signal(signal.SIGTERM, lambda *_: os._exit(9)); {PROGRAM}"
+    words = [sys.executable, "-P", "-c", theirs, "fuzz", "--jobs", "2", "--seconds", "600", "--seed", "1"]
+    process = begun(tmp_path, args=words)
+    busy(process, 0.3)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted by SIGTERM" in out
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
