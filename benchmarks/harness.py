@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
@@ -45,7 +45,7 @@ class Side:
         """What the engine `random` does with this seed, at least so many operations of it."""
         names, summary = self.names, self.names.Summary("impl", "random", seed)
         plan = names.Plan(seed, operations=operations, oracles=tuple(oracles))
-        with patch.object(self.engine, "draw_shape", names.shape_of_64_blocks):
+        with patch.object(self.engine, "draw_shape", self._of_64_blocks(self.engine.draw_shape)):
             begin = time.process_time_ns()
             names.run_engine(self.target, plan, summary)
             taken = time.process_time_ns() - begin
@@ -53,6 +53,10 @@ class Side:
         of = {"Refused": 0, "Failed": 0} | Counter(result for _, result in summary.outcomes.elements())
         met = {"refused": of["Refused"], "hits": summary.reached["hit"], "situations": summary.reached.total()}
         return {"operations": summary.operations, "ns": taken, "met": met}
+
+    def _of_64_blocks(self, drawn: Callable[..., Any]) -> Callable[..., Any]:
+        """Shapes as this side draws them, but for the size of the pool."""
+        return lambda *about, **tuned: replace(drawn(*about, **tuned), num_blocks=self.names.BLOCKS)
 
     def recorded(self, oracles: Sequence[str], seed: int, operations: int) -> dict[str, Any]:
         """The recorded operations, each trace in a run of its own. The seed says nothing here."""

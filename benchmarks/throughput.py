@@ -45,9 +45,9 @@ WARM_UP_OPERATIONS = 2_000
 FAULT_SECONDS = 20.0
 
 
-def shape_of_64_blocks(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = ()) -> Shape:
+def shape_of_64_blocks(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = (), **tuned: int) -> Shape:
     """Drawn like all shapes, but for the size of the pool."""
-    return replace(draw_shape(draw, kinds, block_sizes), num_blocks=BLOCKS)
+    return replace(draw_shape(draw, kinds, block_sizes, **tuned), num_blocks=BLOCKS)
 
 
 @dataclass

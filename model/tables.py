@@ -285,11 +285,11 @@ def renewed(core: Core, name: str) -> list[int]:
     """States that count as used until now when the request gives its blocks back: those that a lookup finds for its
     registered entries, the last one first. It gave most of them up on its way; they would be reused long before the
     blocks of other groups, which no lookup can use without them (core.md §7)."""
-    earliest, found = core.state.earliest(), list[int]()
-    for group, rule in enumerate(core.rules):
-        if isinstance(rule, Mamba):
-            entries = reversed(range(core.registered[group].get(name, 0)))
-            found += [core.cached(core.requests[name], group, i, earliest) for i in entries]
+    states = [group for group, rule in enumerate(core.rules) if isinstance(rule, Mamba)]
+    earliest, found = core.state.earliest() if states else {}, list[int]()
+    for group in states:
+        entries = reversed(range(core.registered[group].get(name, 0)))
+        found += [core.cached(core.requests[name], group, i, earliest) for i in entries]
     return found
 
 

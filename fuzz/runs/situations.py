@@ -113,8 +113,8 @@ class Situations:
     def _see_allocated(self, operation: Allocate, outcome: Done) -> None:
         """One request has room for its step, in a call of its own or in a batch."""
         model, request, reached = self.model, self.model.requests[operation.request], self.reached
-        new = cast(tuple[tuple[int, ...], ...], outcome.value or ())
-        reached["many blocks: taken together"] += _are_many(new)
+        if outcome.value:
+            reached["many blocks: taken together"] += _are_many(cast(tuple[tuple[int, ...], ...], outcome.value))
         if operation.hit and request.hit is not None:
             reached["many blocks: hit used"] += _are_many(request.hit[1])
         if operation.in_flight:
@@ -155,7 +155,7 @@ class Situations:
     def _see_lookup(self, name: str) -> None:
         model, request = self.model, self.model.requests[name]
         tokens, blocks = request.hit or (0, [])
-        self.reached["many blocks: found by a lookup"] += _are_many(blocks)
+        self.reached["many blocks: found by a lookup"] += tokens >= MANY and _are_many(blocks)
         self._hit_before.update(block for row in blocks for block in row if block != NULL)
         self.reached["hit"] += tokens > 0
         self.reached["hit with null entries"] += any(NULL in row for row in blocks)

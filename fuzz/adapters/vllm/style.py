@@ -20,6 +20,7 @@ from .calculator import answer
 from .driver import VllmStyleDriver
 from .event_names import EventNames
 from .observe import Observer
+from .surroundings import Surroundings
 
 _DONE, _REFUSED = ops.Done(), ops.Refused()
 _UNSAID = UNSAID["KVCacheManager.allocate_slots"]
@@ -100,7 +101,7 @@ class VllmStyleTarget:
         self._requests = {}
         self._shape = shape
         self.copies = ()
-        self._around = self._binding.around(shape)
+        self._around = Surroundings(shape)
         try:
             with redirect_stdout(sys.stderr):
                 with self._around:
