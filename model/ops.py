@@ -162,7 +162,8 @@ class Arrive(OnRequest):
 
 
 class Landed(OnRequest):
-    """The oldest step of the request that still runs on the device has left it, also if the request has gone."""
+    """The oldest step of the request that still runs on the device has left it, or the load that the request waited for
+    has ended; also if the request has gone."""
 
 
 class Free(OnRequest):

@@ -73,7 +73,7 @@ OracleOption = Annotated[
     typer.Option(
         help="What judges: lockstep, shadow, contract, liveness, or all; several with commas or by repeating it. By "
         "default auto: what suits the target. With strict besides, known losses are findings; "
-        "with landed, blocks are that a second writer gets while a step uses them (S13).",
+        "with landed, blocks are that two write into at once: a step, a load, a new owner (S13).",
         autocompletion=oracle_lists,
     ),
 ]

@@ -6,10 +6,10 @@ from dataclasses import replace
 from ...model.legal import misuse
 from ...model.ops import Advance, AllocateBatch, Operation, Shape
 from ..findings.finding import Trace
-from ..findings.oracle_names import LOCKSTEP
+from ..findings.oracle_names import LANDED, LOCKSTEP
 from ..oracles.liveness import draw_script
 from ..targets.base import Target, adapted, adapted_shape
-from ..targets.declarations import in_shape
+from ..targets.declarations import HOLDS_BACK, in_shape
 from ..workload.draw import Draw
 from ..workload.operations import Workload
 from ..workload.rounds import with_rounds
@@ -56,7 +56,10 @@ def drawn_script(run: Run, draw: Draw, attention: str) -> Trace:
 def workload_of(run: Run, draw: Draw, shape: Shape, *, chaos: bool = False, tuning: Tuning = USUAL_TUNING) -> Workload:
     """What draws the operations of the run: such as the target has, and its oracles can judge."""
     tuned = {} if tuning is USUAL_TUNING else {"tuning": tuning}  # the generator of an earlier commit may know of none
-    return Workload(draw, shape, chaos=chaos, landings=True, lacks=in_shape(run.lacks, shape), **tuned)
+    lands = LANDED in run.oracles or HOLDS_BACK in run.hidden
+    return Workload(
+        draw, shape, chaos=chaos, landings=True, loads_land=lands, lacks=in_shape(run.lacks, shape), **tuned
+    )
 
 
 def usable(run: Run, operation: Operation) -> Operation | None:

@@ -45,8 +45,9 @@ HIDES: Mapping[str, str] = {
     "stats": "Statistics that were not drained yet are not shown.",
     "free_order": "The free blocks are shown in no order: S9 is not judged.",
     APPEND_ONLY: "The same as `exchanges` in `designs`, which is its newer name.",
-    HOLDS_BACK: "The core is told `Landed`, and keeps what is given up while a step runs out of the free blocks until "
-    "then, with its reference: S13 asks that nobody is given such a block, S1 lets it be neither free nor held.",
+    HOLDS_BACK: "The core is told `Landed`, and keeps what is given up while a step or a load uses it out of the free "
+    "blocks until then, with its reference: S13 asks that nobody is given such a block, S1 lets it be neither free nor "
+    "held.",
 }
 """Legal names of `hides`: the fields of a `Snapshot`, and three kinds of behaviour."""
 

@@ -44,11 +44,13 @@ class Workload(Steps):
         *,
         chaos: bool = False,
         landings: bool = False,
+        loads_land: bool = False,
         lacks: Collection[str] = (),
         tuning: Tuning = USUAL_TUNING,
     ) -> None:
         """`chaos` adds misuse: broken preconditions. `landings`: say when steps have landed, where they run ahead of
-        their news. `lacks`: what the target has no equivalent of (`targets.base.lacking`)."""
+        their news; `loads_land`: and when loads have that nobody waits for any more. `lacks`: what the target has no
+        equivalent of (`targets.base.lacking`)."""
         super().__init__(draw, shape, lacks, tuning)
         self._preempting = draw.choose(tuning.preempting)
         self._drafts = draftable(shape, draw.choose((0, 1, 2, 3, 3))) * self.has("drafts")
@@ -60,7 +62,8 @@ class Workload(Steps):
         self._preempts, self._takes_hits = map(self.has, ("Preempt", "Allocate.hit"))
         self._delays, self._reserves = map(self.has, ("Allocate.delay", "Allocate.reserved"))
         self._reads = [kind for kind in READS if self.has(kind.__name__)]
-        self._lands = landings and self._drafts > 0 and self.has("Landed")
+        lands = (landings and self._drafts > 0) or (loads_land and self._externals and self._delays)
+        self._lands = lands and self.has("Landed")
         self._actions = self._swarm(chaos)
 
     def next(self, scene: Scene) -> Operation:

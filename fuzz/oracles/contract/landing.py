@@ -1,9 +1,11 @@
-"""Steps that still run on the device, and the blocks that they use although nobody holds them any more (S13).
+"""Steps that still run on the device, loads that still write into blocks, and the blocks that these use although nobody
+holds them any more (S13).
 
 A step runs from its allocation, or from the arrival of the tokens it waits for, until `Landed` says that it has left
 the device, or its tokens count as computed and, where it reaches the last known one, the next token is known. Of a
 request that goes on, running steps read and write; of one that was freed or preempted only what they write matters:
-nobody uses their output.
+nobody uses their output. A load that a request waits for runs until its tokens arrive; if the request has gone before,
+until `Landed`. It writes beside the device's queue.
 """
 
 import sys
@@ -26,7 +28,7 @@ _HOW: Mapping[type[ops.Operation], str] = {ops.Free: "freed", ops.Preempt: "pree
 
 @dataclass(eq=False, slots=True)
 class Flight:
-    """A step on the device."""
+    """A step on the device, or a load."""
 
     name: str
     start: int
@@ -36,29 +38,49 @@ class Flight:
     told_by: int | None = None
     """Position of the token with which the step is known to have landed; None until its tokens count as computed,
     `NEVER` for a request that has gone."""
+    is_load: bool = False
     landed: bool = False
 
     def uses(self, rule: Rule, entry: int, reads: bool) -> bool:
-        """True if the step writes this table entry, or, if that matters, reads it."""
+        """True if it writes this table entry, or, if that matters, reads it."""
+        if self.is_load:
+            return entry in loaded_entries(rule, self.start, self.end)
         if isinstance(rule, Cross):
             return reads
         return entry >= (max(0, rule.skipped(self.start)) if reads else self.start) // rule.b
 
 
+def loaded_entries(rule: Rule, start: int, end: int) -> range:
+    """Table entries into which a connector loads these tokens."""
+    return range(0) if isinstance(rule, Cross) else range(start // rule.b, cdiv(end, rule.b))
+
+
 class EarlyUse(NamedTuple):
-    """A block that was handed out while a step uses it."""
+    """A block that was handed out while a step or a load uses it."""
 
     block: int
     flight: Flight
     how: str
     """How the block was given up."""
     second: bool
-    """True if somebody beside the device's queue writes into it: a connector that loads, an outside holder."""
+    """True if the new owner writes beside the device's queue: a connector that loads, an outside holder."""
+
+    @property
+    def kind(self) -> str:
+        """What it is, whichever block and request it is about."""
+        return f"{self.how}{' while it was loaded' * self.flight.is_load} and handed out"
+
+    @property
+    def may_race(self) -> bool:
+        """True if one of the two writes beside the device's queue, so that the order of their writes is open."""
+        return self.second or self.flight.is_load
 
     def __str__(self) -> str:
         to = "somebody who writes beside the device's queue" if self.second else "a later step"
-        whose = f"the step of {self.flight.name} from token {self.flight.start} on"
-        return f"block {self.block} was {self.how} and handed out to {to}, while {whose}, which uses it, has not landed"
+        flight, was = self.flight, f"block {self.block} was {self.how} and handed out to {to}, while"
+        if flight.is_load:
+            return f"{was} tokens {flight.start} to {flight.end} of {flight.name} are still loaded into it"
+        return f"{was} the step of {flight.name} from token {flight.start} on, which uses it, has not landed"
 
 
 class Flights:
@@ -102,7 +124,8 @@ class Flights:
             return
         start = request.computed + (request.hit[0] if operation.hit and request.hit else 0)
         for rule, tables in zip(self._record.rules, move.after.tables, strict=True):
-            yield from tables.get(move.name, ())[start // rule.b : cdiv(start + operation.external, rule.b)]
+            entries, table = loaded_entries(rule, start, start + operation.external), tables.get(move.name, ())
+            yield from table[entries.start : entries.stop]
 
     def held_back(self, held: Counter[int], free: Collection[int], references: list[int]) -> list[int]:
         """Blocks that a core keeps from being free since steps of their request run, once for each reference;
@@ -118,14 +141,13 @@ class Flights:
         name = operation.request
         if isinstance(operation, ops.Landed):
             self._record.reached["contract: landed"] += name in self._running
-            self._land(name, 1)
+            self._land(name, self._running.get(name, [])[:1])
         elif request is None:
             return
         elif isinstance(operation, ops.Allocate | ops.Arrive):
-            if request.scheduled and not request.arriving:
-                self._running.setdefault(name, []).append(
-                    Flight(name, request.computed, request.computed + request.scheduled)
-                )
+            if isinstance(operation, ops.Arrive):
+                self._land(name, [one for one in self._running.get(name, ()) if one.is_load and one.told_by is None])
+            self._launch(name, request, operation)
         elif running := self._running.get(name):
             match operation:
                 case ops.Advance(_, sampled) if running[-1].told_by is None:
@@ -138,23 +160,31 @@ class Flights:
                         flight.told_by = NEVER
             self._learn(running, len(request.contents))
 
+    def _launch(self, name: str, request: Tracked, operation: ops.Allocate | ops.Arrive) -> None:
+        """The step begins, or the load that it waits for."""
+        computed, begun = request.computed, list[Flight]()
+        if not request.arriving and request.scheduled:
+            begun = [Flight(name, computed, computed + request.scheduled)]
+        elif request.arriving and isinstance(operation, ops.Allocate) and operation.external:
+            begun = [Flight(name, computed - operation.external, computed, is_load=True)]
+        if begun:
+            self._running.setdefault(name, []).extend(begun)
+
     def _learn(self, running: list[Flight], known: int) -> None:
         """So many tokens are known: land the steps that have sampled them, and all before these."""
         for count in range(len(running), 0, -1):
             by = running[count - 1].told_by
             if by is not None and (by < known or self._record.shape.max_model_len <= by < NEVER):
-                self._land(running[0].name, count)
+                self._land(running[0].name, [flight for flight in running[:count] if not flight.is_load])
                 return
 
-    def _land(self, name: str, count: int) -> None:
-        """The first steps of a request have left the device."""
-        running = self._running.get(name, [])
-        for flight in running[:count]:
+    def _land(self, name: str, flights: Collection[Flight]) -> None:
+        """These steps of a request have left the device, these loads have ended."""
+        for flight in flights:
             flight.landed = True
-        if running[count:]:
-            self._running[name] = running[count:]
-        elif running:
-            del self._running[name]
+        left = [flight for flight in self._running.pop(name, ()) if not flight.landed]
+        if left:
+            self._running[name] = left
         if self._kept:
             self._kept = {block: flight for block, flight in self._kept.items() if not flight.landed}
             self._last = {block: use for block, use in self._last.items() if not use[0].landed}
@@ -163,6 +193,8 @@ class Flights:
 def _take_back(running: list[Flight], count: int) -> None:
     """So many tokens are not computed after all: what comes behind them comes as much earlier."""
     for flight in running:
+        if flight.is_load:
+            continue
         if flight.told_by is None:
             flight.start, flight.end = flight.start - count, flight.end - count
         elif flight.told_by != NEVER:

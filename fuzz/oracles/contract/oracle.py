@@ -175,17 +175,17 @@ class Contract:
             record.forgotten([block for block in set(move.given_up) if not held[block]])
 
     def _check_landed(self, move: Move) -> None:
-        """S13 for blocks that are handed out: no step uses them any more that has not landed.
+        """S13 for blocks that are handed out: no step uses them any more that has not landed, and no load writes them.
 
         A core that does not hold blocks back is not told of landings. One queue in order then runs its steps, so that a
         later step does no harm; one who writes beside that queue does.
         """
         self.flights.give_up(move)
         for use in self.flights.handed_out(move):
-            if self._holds_back or (self._landed and use.second):
-                raise Break("S13", str(use), f"{use.how} and handed out")
+            if self._holds_back or (self._landed and use.may_race):
+                raise Break("S13", str(use), use.kind)
             to = "to a second writer" if use.second else "to a later step"
-            self.reached[f"contract: {use.how} and handed out {to} before landing"] += 1
+            self.reached[f"contract: {use.kind} {to} before landing"] += 1
 
     def _account(self, move: Move, held: Counter[int], outside: list[int]) -> None:
         """S1 and S9, if anything has changed."""

@@ -29,7 +29,8 @@ PROPERTIES: Mapping[str, str] = {
     "S12": "Freeing an unknown request changes nothing; after a free or a preemption the request holds nothing.",
     "S13": "Entries are given up only behind tokens that cannot be taken back: what the query behind the known tokens "
     "but one reads, and what steps still running write from there on, stays in the table unless the request is freed "
-    "or preempted; nobody beside the device's queue is given a block that a step uses which has not landed.",
+    "or preempted; nobody beside the device's queue is given a block that a step uses which has not landed, "
+    "and nobody at all one into which tokens of a request that has gone are still loaded.",
     "S14": "A hit is as long as the longest of which every group has registered what the query behind it reads and, "
     "where drafts need it, the block behind it; a prompt that was computed as a whole hits up to its replay boundary "
     "as long as the blocks are still there.",

@@ -1,6 +1,7 @@
 """S13 and the device: nobody is given a block that a step uses which has not landed (`Landed`)."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from blockproof.fuzz.findings.finding import Trace
@@ -14,10 +15,11 @@ from blockproof.fuzz.traces.judges import Judges
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.replayed import replayed
 from blockproof.fuzz.traces.shrink import shrink
-from blockproof.fuzz.traces.trace_file import TraceFile
+from blockproof.fuzz.traces.trace_file import TraceFile, read_trace
 from blockproof.model.ops import (
     Advance,
     Allocate,
+    Arrive,
     Done,
     Evict,
     Free,
@@ -103,6 +105,8 @@ PROMPT = (Submit("a", (0, 1, 2, 3, 4, 5)), Allocate("a", 6), Advance("a"))
 SKIPPED = (*PROMPT, RemoveSkipped("a"))
 """The window leaves blocks behind that the step over the prompt reads, while that step runs."""
 TAKES = (Take(4),)
+LOADING = (Submit("a", (0, 1, 2)), Allocate("a", 0, external=3, delay=True))
+"""The request waits for its tokens: a connector writes into three blocks."""
 
 
 @pytest.mark.parametrize(
@@ -112,6 +116,11 @@ TAKES = (Take(4),)
         (FULL, PREEMPTED, LOADS, "block 2 was preempted"),
         (FULL, FREED, TAKES, "block 1 was freed"),
         (WINDOW, SKIPPED, (Take(2),), "block 3 was skipped"),
+        (FULL, (*LOADING, Free("a")), LOADS, "block 1 was freed and handed out to a later step, while tokens 0 to 3"),
+        (FULL, (*LOADING, Free("a")), COMPUTES, "later step, while tokens 0 to 3 of a are still loaded into it"),
+        (FULL, (*LOADING, Preempt("a")), COMPUTES, "block 1 was preempted and handed out to a later step"),
+        (FULL, (*LOADING, Preempt("a")), (Allocate("a", 0, external=3, delay=True),), "block 2 was preempted"),
+        (FULL, (*LOADING, Free("a")), TAKES, "are still loaded into it"),
     ],
 )
 def test_a_block_is_written_beside_the_queue_while_its_step_runs(shape, before, after, said):
@@ -126,7 +135,33 @@ def test_a_block_is_written_beside_the_queue_while_its_step_runs(shape, before, 
     assert told(open_target("impl"), shape, (*before, *after), Judging((CONTRACT,)))[0] is None
 
 
-@pytest.mark.parametrize("before", [FREED, PREEMPTED])
+INPUT = Path(__file__).parents[4] / "shared" / "inputs" / "freed-while-loading.json"
+
+
+@pytest.mark.skipif(not INPUT.exists(), reason="the inputs are not here")
+def test_the_load_of_a_request_that_is_freed_meanwhile_is_found_as_it_was_reported():
+    found = replayed(read_trace(INPUT), open_target("impl"), Judges((CONTRACT, LANDED), "here"))
+    assert found.finding is not None
+    assert (found.finding.observable, found.finding.said) == ("S13", "freed while it was loaded and handed out")
+
+
+def test_a_load_ends_with_the_arrival_of_its_tokens_and_not_with_that_of_a_later_one():
+    """One queue in order: what `b` computes comes behind the step of `a`."""
+    done = (*LOADING, Arrive("a"), Free("a"), *COMPUTES)
+    assert told(open_target("impl"), FULL, done, STRICTLY)[0] is None
+    again = (*LOADING, Preempt("a"), Take(3), Allocate("a", 0, external=1, delay=True), Arrive("a"), Free("a"))
+    two = told(open_target("impl"), FULL, again, STRICTLY)[0]
+    assert two is not None
+    assert isinstance(two.operation, Take)
+    apart = Shape(FULL.groups, 9, 8, 1, 1, 8)
+    others = (*LOADING, Preempt("a"), Allocate("a", 0, external=1, delay=True), Arrive("a"), Free("a"), Take(6))
+    finding, _ = told(open_target("impl"), apart, others, STRICTLY)
+    assert finding is not None
+    assert "tokens 0 to 3 of a" in finding.detail
+    assert told(open_target("impl"), apart, (*others[:-1], Landed("a"), others[-1]), STRICTLY)[0] is None
+
+
+@pytest.mark.parametrize("before", [FREED, PREEMPTED, (*LOADING, Free("a")), (*LOADING, Preempt("a"))])
 def test_a_core_that_holds_blocks_back_is_judged_by_every_later_owner(before):
     usual = Judging((CONTRACT,))
     for after in (COMPUTES, LOADS):
