@@ -43,6 +43,11 @@ def _in(folder: str, names: str) -> tuple[str, ...]:
     return tuple(f"{folder}.{name}" for name in names.split())
 
 
+def _all_in(folder: str) -> tuple[str, ...]:
+    found = sorted(HERE.parent.joinpath("fuzz", *folder.split(".")).glob("*.py"))
+    return _in(folder, " ".join(path.stem for path in found if path.stem != "__init__"))
+
+
 def _tests(folder: str, names: str) -> tuple[str, ...]:
     return tuple(f"tests/fuzz/{folder}/test_{name}.py" for name in names.split())
 
@@ -50,7 +55,7 @@ def _tests(folder: str, names: str) -> tuple[str, ...]:
 PARTS = {
     "impl": Part((), ("tests/impl",), ("blockproof.model",)),
     "contract": Part(
-        _in("oracles.contract", "hits landing moves oracle pool properties registered run_record steps tracked"),
+        _all_in("oracles.contract"),
         _tests(
             "oracles",
             "contract contract_contents contract_counts contract_details contract_events contract_faults contract_hits"
