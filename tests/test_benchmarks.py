@@ -119,6 +119,7 @@ def test_a_hit_counts_if_what_is_read_is_there(kind, missing, is_there, monkeypa
     assert replay.can_be_read(layout, request, SimpleNamespace(blocks=(blocks,)), 64) is is_there
 
 
+@pytest.mark.slow
 def test_a_short_replay_writes_the_rows_that_the_page_has(tmp_path):
     replayed(tmp_path, "full", 512)
     written = tmp_path / "hits.md"
@@ -293,6 +294,7 @@ def test_the_guides_show_the_pictures_that_shots_makes(tmp_path):
         shots.run(("plan", "no-such-model"), 1, tmp_path)
 
 
+@pytest.mark.slow
 def test_shrinking_stays_with_the_cause_in_our_core_and_in_toy_engines():
     words = [sys.executable, "benchmarks/shrinking.py", "--findings", "15", "--candidates", "1500", "--seed", "3"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=280)

@@ -75,7 +75,7 @@ function tableRow({ trace, side, index, other, request, group, state, selected, 
     const differs = other && other[entry] !== block;
     const isPlace = place && place.request === request && place.group === group && place.entry === entry && index === trace.sides.length - 1;
     const has = block > 0 && side.label[block] >= 0;
-    const said = [`entry ${entry}, tokens ${entry * size} to ${entry * size + size - 1}`, block === 0 ? "∅ null: skipped" : `block ${block}`];
+    const said = [`entry ${entry}, tokens ${entry * size} to ${entry * size + size - 1}`, block === 0 ? "∅ null: skipped" : block < trace.num_blocks ? `block ${block}` : "no block of this pool"];
     if (hit) said.push("from the hit");
     if (has) said.push(entry < registered ? "registered" : "carries a content");
     if (isRead) said.push("read by the next query");

@@ -75,7 +75,7 @@ function changeLines(trace, change, without = new Set()) {
     const [ids] = unpacked(rest, 0);
     const where = place === 0 ? "at the front of the free queue" : `at place ${number.format(place)} of the free queue`;
     if (gone) lines.push(`${count(gone, "block leaves", "blocks leave")} ${where}`);
-    if (ids.length) lines.push(`${idsText(ids)} ${ids.length === 1 ? "comes" : "come"} ${where}`);
+    if (ids.length) lines.push(`${idsText(trace, ids)} ${ids.length === 1 ? "comes" : "come"} ${where}`);
   }
   for (const row of of("tables", change.tables) || []) {
     const [group, request, length] = row;
@@ -85,7 +85,7 @@ function changeLines(trace, change, without = new Set()) {
     for (const [first, ids] of length < 0 ? [] : runsOf(row)) {
       const last = first + ids.length - 1;
       const entries = ids.length === 1 ? `entry ${first} is` : `entries ${first} to ${last} are`;
-      lines.push(`${head}: ${entries} ${ids.every((id) => id === 0) ? "null" : idsText(ids)}`);
+      lines.push(`${head}: ${entries} ${ids.every((id) => id === 0) ? "null" : idsText(trace, ids)}`);
     }
   }
   lines.push(...pairLines(of("ref_cnt", change.ref), (b, n) => `block ${b}: ${count(n, "reference")}`));
@@ -117,7 +117,7 @@ function pairLines(pairs = [], say, most = 12) {
   return lines;
 }
 
-function idsText(ids) {
-  const shown = ids.slice(0, 10).join(", ");
+function idsText(trace, ids) {
+  const shown = ids.slice(0, 10).map((id) => (id < trace.num_blocks ? id : "? (none of this pool)")).join(", ");
   return ids.length === 1 ? `block ${shown}` : `blocks ${shown}${ids.length > 10 ? ` … (${number.format(ids.length)})` : ""}`;
 }

@@ -9,10 +9,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.page.campaign_document import CampaignFound, CampaignRow, campaign_document
 from blockproof.fuzz.page.document import TraceDocument
 from blockproof.fuzz.page.files import encoded
 from blockproof.fuzz.page.run_document import RunFile, run_document
+from blockproof.fuzz.page.trace_document import trace_document
+from blockproof.fuzz.traces.judges import Judges
+from blockproof.fuzz.traces.trace_file import TraceFile
 from blockproof.model import ops
 from blockproof.model.ops import Allocate, Free, Submit
 
@@ -55,6 +60,29 @@ def test_it_opens_at_what_was_found(opened, differing):
     assert "would reuse block" in view.page.locator(".verdict .sentence").inner_text()
     assert view.page.locator(".step.bad").inner_text().split()[0] == "2"
     assert view.page.locator(".pool").count() == 2
+
+
+class NamesStrangers:
+    """Our core, whose second block is called 1003."""
+
+    name = "names strangers"
+
+    def __init__(self):
+        self.core = open_target("impl")
+        self.start, self.close = self.core.start, self.core.close
+
+    def step(self, operation):
+        outcome, seen = self.core.step(operation)
+        rows = [{name: [1003 if id == 2 else id for id in row] for name, row in of.items()} for of in seen.tables]
+        return outcome, seen._replace(tables=rows)
+
+
+def test_an_id_that_the_pool_does_not_have_is_no_block_of_it(opened):
+    file = TraceFile(Trace(FULL, TWICE), "names strangers")
+    view = opened(trace_document(file, NamesStrangers(), Judges(("contract",), "as asked for"), "a trace"))
+    assert "block 1003" in view.page.locator(".verdict").inner_text()
+    assert "? (none of this pool)" in view.page.locator("body").inner_text()
+    assert view.page.get_by_label("entry 1, tokens 2 to 3, no block of this pool").count() == 1
 
 
 def test_keys_go_through_the_steps(opened, agreeing):

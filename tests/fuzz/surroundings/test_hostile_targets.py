@@ -18,7 +18,7 @@ def fuzz(name, folder, *options, seconds=120):
     return subprocess.run(command, cwd=folder, env=shown, capture_output=True, text=True, timeout=seconds)
 
 
-@pytest.mark.parametrize("where", [*WHERE, ""])
+@pytest.mark.parametrize("where", ["", "--no-isolate"])  # it is isolated by default
 @pytest.mark.parametrize(
     ("name", "what"),
     [
