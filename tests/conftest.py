@@ -122,6 +122,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     children = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("COVERAGE_PROCESS_")}
     measuring.stop()
+    measuring._warn_preimported_source = False  # what it would say of modules is not true of a second start
     try:
         return (yield)
     finally:
