@@ -178,6 +178,16 @@ class _TooLongError(BaseException):
     """A run takes too many lines."""
 
 
+def _is_aside(frame: FrameType | None) -> bool:
+    """True where an object is given up, in the midst of anything: an exception would leave that half done, and would be
+    printed and forgotten. (Callbacks of weak references that are somebody's own cannot be told from other calls.)"""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_globals.get("__name__") in ("weakref", "_weakrefset"):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _cost(run: Run, values: Plain) -> tuple[int, int]:
     """Lines and bytes that a run takes; one that is too long is ended."""
     lines = 0
@@ -185,15 +195,22 @@ def _cost(run: Run, values: Plain) -> tuple[int, int]:
     def each(frame: FrameType, event: str, argument: object) -> Any:
         nonlocal lines
         lines += 1
-        if lines > LINES_MOST:
+        if lines > LINES_MOST and not _is_aside(frame):
             raise _TooLongError
         return each
 
-    before, was_tracing = sys.gettrace(), tracemalloc.is_tracing()
+    def unheard(told: Any) -> None:
+        if issubclass(told.exc_type, _TooLongError):
+            sys.settrace(each)  # which Python has taken away: the next line raises it again
+        else:
+            hook(told)
+
+    before, was_tracing, hook = sys.gettrace(), tracemalloc.is_tracing(), sys.unraisablehook
     if not was_tracing:
         tracemalloc.start()
     tracemalloc.reset_peak()
     held = tracemalloc.get_traced_memory()[0]
+    sys.unraisablehook = unheard
     sys.settrace(each)
     try:
         run(values)
@@ -201,6 +218,7 @@ def _cost(run: Run, values: Plain) -> tuple[int, int]:
         lines = LINES_MOST + 1
     finally:
         sys.settrace(before)
+        sys.unraisablehook = hook
         peak = tracemalloc.get_traced_memory()[1] - held
         if not was_tracing:
             tracemalloc.stop()
