@@ -75,8 +75,16 @@ class Sampler:
     def up_to(self, run: Run) -> None:
         """Find out how large values may get for this."""
         lines = size = -1
+        known: dict[tuple[int, ...], tuple[int, int]] = {}
+
+        def cost(values: Plain) -> tuple[int, int]:
+            key = tuple(values.values())
+            if key not in known:
+                known[key] = _cost(run, values)
+            return known[key]
+
         for level in LEVELS:
-            costs = [_cost(run, values) for values in self._largest(level)]
+            costs = [cost(values) for values in self._largest(level)]
             most_lines = max((one for one, _ in costs), default=0)
             most_bytes = max((one for _, one in costs), default=0)
             if most_lines > LINES_MOST or most_bytes > BYTES_MOST:
