@@ -30,8 +30,10 @@ def problems(statement: Statement) -> list[str]:
     found = [] if statement.sentence.strip() else ["say in a sentence what it claims"]
     if not isinstance(statement, Theorem):
         return found
-    if not any(control.roles for control in statement.controls):
-        found.append("add a negative control that replaces a function of the core (`NegativeControl.roles`)")
+    if not any(control.roles and control.claim is None for control in statement.controls):
+        found.append(
+            "add a negative control that replaces a function of the core, and not the claim (`NegativeControl.roles`)"
+        )
     for control in statement.controls:
         if not (control.roles or control.claim or control.assume):
             found.append(f"negative control '{control.wrong}' changes nothing")

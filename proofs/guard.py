@@ -21,6 +21,7 @@ from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
     CodeType,
+    FunctionType,
     GeneratorType,
     MethodDescriptorType,
     MethodType,
@@ -78,7 +79,7 @@ _BUILTINS = frozenset(
     }
 )
 _TYPES = (bool, complex, enumerate, filter, float, int, map, object, property, reversed, str, super, type, zip)
-_MODULES = ("math", "_operator", "itertools", "_functools", "_collections", "_bisect", "_heapq")
+_MODULES = ("math", "_typing", "_operator", "itertools", "_functools", "_collections", "_bisect", "_heapq")
 _CALLING: Final = (map, filter, functools.partial, functools.reduce, sorted, min, max, defaultdict, list.sort)
 """What calls a function that it is given, besides all of `itertools`."""
 DEEPEST = 4
@@ -103,9 +104,18 @@ def call(function: Any, /, *arguments: Any, **named: Any) -> Any:
     if known is not None:
         return known[1](*arguments, **named)
     inside = function.__func__ if kind is MethodType else function
+    asked = None if kind in (FunctionType, MethodType) else _of_the_class(kind)
+    if isinstance(asked, _IN_C):
+        return call(asked, *arguments, **named)
     if isinstance(inside, _IN_C) or isinstance(function, type) or kind is operator.methodcaller:
         return _call_in_c(function, arguments, named)
     return _call_in_python(function, inside, arguments, named)
+
+
+def _of_the_class(kind: type) -> Any:
+    """What a class of somebody's own has for `__call__`, if that is a function in C that is bound to something else."""
+    found = next((vars(one)["__call__"] for one in kind.__mro__ if "__call__" in vars(one)), None)
+    return found if isinstance(found, MethodWrapperType | BuiltinFunctionType) else None
 
 
 def _call_in_c(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -114,7 +124,15 @@ def _call_in_c(function: Any, arguments: tuple[Any, ...], named: dict[str, Any])
         named = {name: _passed(value) for name, value in named.items()}
     if not _allowed(function) and _holds_symbol((*arguments, *named.values(), getattr(function, "__self__", None))):
         raise refusal(f"what `{getattr(function, '__qualname__', function)}` makes")
-    found = function(*arguments, **named)
+    try:
+        found = function(*arguments, **named)
+    except Exception:
+        noted()  # here, since whoever has called this may be nobody who is watched
+        raise
+    return _implemented(found, function, arguments)
+
+
+def _implemented(found: Any, function: Any, arguments: tuple[Any, ...]) -> Any:
     if found is NotImplemented and _holds_symbol((*arguments, getattr(function, "__self__", None))):
         raise refusal(f"the NotImplemented of `{getattr(function, '__qualname__', function)}`")
     return found
@@ -126,7 +144,15 @@ def _call_in_python(function: Any, inside: Any, arguments: tuple[Any, ...], name
         _require_plain_logger(getattr(function, "__self__", None))
         running().forgive_text()
         return None  # what is written to a log is no part of any theorem
-    return function(*arguments, **named)
+    if not _asks(getattr(inside, "__code__", None)):  # what it is handed is called there, and nobody looks
+        arguments = tuple(map(_passed, arguments))
+        named = {name: _passed(value) for name, value in named.items()}
+    return _implemented(function(*arguments, **named), function, arguments)
+
+
+def _asks(code: CodeType | None) -> bool:
+    """True if a function is watched."""
+    return code is not None and ("_blockproof_left" in code.co_names or "_blockproof_call" in code.co_names)
 
 
 _MESSAGES = {
@@ -173,6 +199,15 @@ class Passed:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """As code under proof would call it."""
         return call(self.function, *arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.function, name)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.function == (other.function if isinstance(other, Passed) else other))
+
+    def __hash__(self) -> int:
+        return hash(self.function)
 
 
 def _passed(value: Any) -> Any:

@@ -165,7 +165,7 @@ def _compiled(path: str) -> dict[_Place, CodeType]:
 
 def is_unguarded(code: CodeType) -> bool:
     """True if this ran as it stands in its file, though there is something in it that should have been looked at."""
-    asks = _compiled(code.co_filename).get(_place(code))
+    asks = _watched_code(code)
     return asks is not None and not any(GUARD.keys() & {*inner.co_names, *inner.co_varnames} for inner in _all(code))
 
 
@@ -207,7 +207,7 @@ def _held(one: Any, module: Any) -> Iterable[Any]:
     """What may lead from a value to functions of a module."""
     match one:
         case FunctionType():
-            return [*_variables(one), vars(one)]
+            return [*_variables(one), vars(one), one.__defaults__, one.__kwdefaults__]
         case type():
             return vars(one).values() if one.__module__ == module else ()
         case dict():
@@ -216,7 +216,19 @@ def _held(one: Any, module: Any) -> Iterable[Any]:
             return one
         case partial():
             return one.func, one.args, one.keywords
-    return [getattr(one, part, None) for part in ("__wrapped__", "__func__", "fget", "fset", "func")]
+    own = getattr(one, "__dict__", None)
+    has = own if isinstance(own, dict) else {}  # some objects have every attribute that they are asked for
+    parts = ("__wrapped__", "__func__", "fget", "fset", "func")
+    held = [getattr(one, part, None) for part in parts if part in has or hasattr(type(one), part)]
+    return [*held, *_attributes(one)] if type(one).__module__ == module else held
+
+
+def _attributes(one: Any) -> Iterator[Any]:
+    """What an object keeps."""
+    yield getattr(one, "__dict__", None)
+    for kind in type(one).__mro__:
+        for name in (slots,) if isinstance(slots := vars(kind).get("__slots__", ()), str) else slots:
+            yield getattr(one, name, None)
 
 
 def _variables(function: FunctionType) -> Iterator[Any]:
@@ -224,6 +236,38 @@ def _variables(function: FunctionType) -> Iterator[Any]:
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # not assigned yet
             yield cell.cell_contents
+
+
+_IS_NOT = operator.is_not
+_FOUND: dict[int, tuple[list[Any], list[FunctionType]]] = {}
+"""By the identity of a module: what its names stood for when its functions were looked for, and those functions."""
+
+
+def _asking_functions(module: ModuleType) -> list[FunctionType] | None:
+    """The functions of a module's file; None if nothing in the file asks anything.
+
+    They are looked for once, and again whenever a name of the module stands for something else. One that is kept by
+    another way since then runs as it stands in its file, and that is noticed (`is_unguarded`).
+    """
+    path = getattr(module, "__file__", None)
+    if not path or not _compiled(path):
+        return None
+    values, (known, found) = list(vars(module).values()), _FOUND.get(id(module), ([], []))
+    if len(known) != len(values) or any(map(_IS_NOT, known, values)):
+        found = list(_functions(vars(module), path))
+        _FOUND[id(module)] = values, found  # with the values, so that nothing else gets the identity of one
+    return found
+
+
+_WATCHED: dict[int, tuple[CodeType, CodeType | None]] = {}
+"""What `_watched_code` has found, by the identity of the code; the code is kept, so that no other one gets it."""
+
+
+def _watched_code(code: CodeType) -> CodeType | None:
+    """The same function, with everything looked at; None if there is nothing in it to look at."""
+    if id(code) not in _WATCHED:
+        _WATCHED[id(code)] = code, _compiled(code.co_filename).get(_place(code))
+    return _WATCHED[id(code)][1]
 
 
 @contextmanager
@@ -239,14 +283,13 @@ def identity_watched(modules: Sequence[ModuleType]) -> Iterator[None]:
                     setattr(module, alias, function)
             setattr(operator, name, function)
         for module in modules:
-            path = getattr(module, "__file__", None)
-            codes = _compiled(path) if path else {}
-            for one in _functions(vars(module), path) if path and codes else ():
-                code = codes.get(_place(one.__code__))
-                if code is not None and one.__code__ is not code:
+            found = _asking_functions(module)
+            for one in found or ():
+                watched = _watched_code(one.__code__)
+                if watched is not None and one.__code__ is not watched:
                     restored.callback(setattr, one, "__code__", one.__code__)
-                    one.__code__ = code
-            if codes:
+                    one.__code__ = watched
+            if found is not None:
                 touched.append(module)
                 vars(module).update(GUARD)
         try:

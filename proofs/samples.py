@@ -75,8 +75,16 @@ class Sampler:
     def up_to(self, run: Run) -> None:
         """Find out how large values may get for this."""
         lines = size = -1
+        known: dict[tuple[int, ...], tuple[int, int]] = {}
+
+        def cost(values: Plain) -> tuple[int, int]:
+            key = tuple(values.values())
+            if key not in known:
+                known[key] = _cost(run, values)
+            return known[key]
+
         for level in LEVELS:
-            costs = [_cost(run, values) for values in self._largest(level)]
+            costs = [cost(values) for values in self._largest(level)]
             most_lines = max((one for one, _ in costs), default=0)
             most_bytes = max((one for _, one in costs), default=0)
             if most_lines > LINES_MOST or most_bytes > BYTES_MOST:
@@ -178,6 +186,16 @@ class _TooLongError(BaseException):
     """A run takes too many lines."""
 
 
+def _is_aside(frame: FrameType | None) -> bool:
+    """True where an object is given up, in the midst of anything: an exception would leave that half done, and would be
+    printed and forgotten. (Callbacks of weak references that are somebody's own cannot be told from other calls.)"""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_globals.get("__name__") in ("weakref", "_weakrefset"):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _cost(run: Run, values: Plain) -> tuple[int, int]:
     """Lines and bytes that a run takes; one that is too long is ended."""
     lines = 0
@@ -185,15 +203,22 @@ def _cost(run: Run, values: Plain) -> tuple[int, int]:
     def each(frame: FrameType, event: str, argument: object) -> Any:
         nonlocal lines
         lines += 1
-        if lines > LINES_MOST:
+        if lines > LINES_MOST and not _is_aside(frame):
             raise _TooLongError
         return each
 
-    before, was_tracing = sys.gettrace(), tracemalloc.is_tracing()
+    def unheard(told: Any) -> None:
+        if issubclass(told.exc_type, _TooLongError):
+            sys.settrace(each)  # which Python has taken away: the next line raises it again
+        else:
+            hook(told)
+
+    before, was_tracing, hook = sys.gettrace(), tracemalloc.is_tracing(), sys.unraisablehook
     if not was_tracing:
         tracemalloc.start()
     tracemalloc.reset_peak()
     held = tracemalloc.get_traced_memory()[0]
+    sys.unraisablehook = unheard
     sys.settrace(each)
     try:
         run(values)
@@ -201,6 +226,7 @@ def _cost(run: Run, values: Plain) -> tuple[int, int]:
         lines = LINES_MOST + 1
     finally:
         sys.settrace(before)
+        sys.unraisablehook = hook
         peak = tracemalloc.get_traced_memory()[1] - held
         if not was_tracing:
             tracemalloc.stop()

@@ -3,6 +3,7 @@
 import builtins
 import math
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import FrameType, ModuleType, SimpleNamespace
@@ -15,6 +16,7 @@ from .identity import identity_watched
 from .refusal import refusal
 from .solver import ProofError
 from .symbolic import Number, SymbolicBool, SymbolicInt, SymbolicReal, integer_term, is_plain, running, symbol
+from .symbolic_run import under_way
 
 
 def symbolic_len(sequence: Any) -> Any:
@@ -200,11 +202,29 @@ for _, _original, _ours in _OURS:
 
 
 @contextmanager
+def _not_implemented_watched() -> Iterator[None]:
+    """While it lasts, nothing asks whether NotImplemented is true: Python warns of that wherever it is done, and an
+    answer that is none comes of a symbol sooner or later."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", "NotImplemented should not be used", DeprecationWarning)
+        shown = warnings.showwarning
+
+        def show(message: Any, category: Any, *place: Any, **named: Any) -> None:
+            if str(message).startswith("NotImplemented should not be used") and under_way():
+                raise refusal("the truth of the NotImplemented")
+            shown(message, category, *place, **named)
+
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
 def symbolic_builtins(modules: Sequence[ModuleType]) -> Iterator[None]:
     """While it lasts, these modules see `range`, `len`, `type`, `id`, `eval`, `exec` and `gcd` of this file, and the
     `is` of `identity`."""
     with ExitStack() as restored:
         restored.enter_context(identity_watched(modules))
+        restored.enter_context(_not_implemented_watched())
         seen = SimpleNamespace(**vars(builtins) | {name: function for name, _, function in _OURS})
         for module in modules:
             for name in [name for name, value in vars(module).items() if value is builtins and name != "__builtins__"]:

@@ -223,9 +223,12 @@ def refuse_careless(name: str, watched: Watched) -> None:
     """ProofError if a function that ran catches what only a symbol may raise, and goes on."""
     for said in watched.careless(ProofError.shown):
         raise ProofError(f"{name}: {said}: a symbol may raise where a number does not")
-    for code in watched.codes():
+    for code in (*watched.codes(), *watched.lambdas()):
         if is_unguarded(code):
             raise ProofError(f"{name}: {code.co_qualname} is reached in a way that is not watched: call it by its name")
+    for code in watched.made_from_text():
+        if code.co_exceptiontable:
+            raise ProofError(f"{name}: {code.co_qualname}, made from a text, catches what a symbol may raise")
 
 
 def _settle_path(

@@ -4,6 +4,7 @@ import cProfile
 import hashlib
 import inspect
 import io
+import linecache
 import textwrap
 import tokenize
 from collections.abc import Iterator, Sequence
@@ -58,6 +59,16 @@ class Watched:
         """Those that have run so far."""
         return self._ran()
 
+    def lambdas(self) -> Iterator[CodeType]:
+        """Functions without a name that have run so far."""
+        yield from (code for code in self._all() if code.co_name == "<lambda>")
+
+    def made_from_text(self) -> Iterator[CodeType]:
+        """Functions that have run so far and stand in no file."""
+        for code in (entry.code for entry in self._profile.getstats()):
+            if isinstance(code, CodeType) and code.co_filename.startswith("<") and not _has_source(code):
+                yield code
+
     def careless(self, texts: bool) -> list[str]:
         """What of them catches what only a symbol may raise (`handlers`), a line each; `texts`: may a message that is
         caught be one?"""
@@ -65,9 +76,16 @@ class Watched:
         return sorted(f"{name} {said}" for name, said in ran if said)
 
     def _ran(self) -> Iterator[CodeType]:
+        return (code for code in self._all() if not _is_no_function(code))
+
+    def _all(self) -> Iterator[CodeType]:
         for code in (entry.code for entry in self._profile.getstats()):
-            if isinstance(code, CodeType) and code.co_filename in self._files and not _is_no_function(code):
+            if isinstance(code, CodeType) and code.co_filename in self._files:
                 yield code
+
+
+def _has_source(code: CodeType) -> bool:
+    return code.co_filename in linecache.cache or code.co_filename.startswith("<frozen ")
 
 
 def _is_no_function(code: CodeType) -> bool:

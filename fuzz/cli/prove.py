@@ -57,19 +57,21 @@ def prove(
         int, typer.Option(min=0, help="Attack the prover itself with so many claims about random programs.")
     ] = 0,
     seed: Annotated[int | None, typer.Option(help="With --fuzz: same seed, same programs; drawn by default.")] = None,
+    first: Annotated[int, typer.Option(min=0, help="With --fuzz: begin at this program of the seed.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Prove or refute the theorems for the model, our core, or a real release; refute their negative controls.
 
     What each must come to is declared for model, our core and vLLM 0.23.0. Exits with 0 if each did, 1 if one did
     not, a solver could not say, or the solvers disagree; for another core, 1 if one is refuted. 3 without cvc5, unless
-    --no-cross-check is given; 130 if Ctrl-C ended it before all were settled. With --fuzz, 1 if an answer is wrong.
+    --no-cross-check is given; 130 if Ctrl-C ended it before all were settled. With --fuzz, 1 if an answer is wrong,
+    or too many programs come to no end.
     """
     if list_only:
         return _list(ids or [], as_json)
     _require_solvers(cross_check and not fuzz)
     if fuzz:
-        raise typer.Exit(_attack(fuzz, seed_or_drawn(seed), as_json))
+        raise typer.Exit(_attack(fuzz, seed_or_drawn(seed), first, as_json))
     from ...proofs import judgement, pages
     from ...proofs.campaign import Campaign
 
@@ -121,28 +123,34 @@ def _code(wrong: bool, interrupted: bool) -> int:
     return 1 if wrong else 130 if interrupted else 0
 
 
-def _attack(claims: int, seed: int, as_json: bool) -> int:
+def _attack(claims: int, seed: int, first: int, as_json: bool) -> int:
     """Attack the prover, say what came of it, and return the exit code."""
-    from ...proofs.fuzzing.attack import attack
+    from ...proofs.fuzzing.attack import LOST_MOST, attack, loses_too_much
     from ...proofs.fuzzing.trial import Tally
     from ..reports.progress import steps
 
     tally, interrupted = Tally(), False
-    with steps(claims, "claim") as show:
+    with attack(claims, seed, first) as tallies, steps(claims, "claim") as show:
         try:
-            for tally in attack(claims, seed):
+            for tally in tallies:
                 show(min(tally.cases, claims), f"seed {seed}")
         except KeyboardInterrupt:
             interrupted = True
     counts = {status: tally.statuses[status] for status in ("proved", "refuted", "undecided")}
-    wrong = [str(one) for one in tally.wrong]
+    wrong, too_many = [str(one) for one in tally.wrong], loses_too_much(tally)
     if as_json:
-        plain = {"seed": seed, "claims": tally.cases, **counts, "wrong": wrong}
+        told = {str(number): how for number, how in tally.lost.items()}
+        plain = {"seed": seed, "claims": tally.cases, **counts, "lost": told, "wrong": wrong}
         print(json.dumps(plain, indent=2))
     else:
+        again = f"again: blockproof prove --fuzz 1 --seed {seed} --first"
+        lines = [*wrong, *([f"{again} {tally.program}"] if wrong else [])]
+        lines += [f"program {number}: {how}; {again} {number}" for number, how in tally.lost.items()]
+        lines += [f"more than {LOST_MOST:.0%} of the claims were lost so"] if too_many else []
         said = ", ".join(f"{number:,} {status}" for status, number in counts.items())
-        print("\n".join([*wrong, f"seed {seed}: {tally.cases:,} claims: {said}; {len(wrong)} wrong"]))
-    return _code(bool(wrong), interrupted)
+        lost = f" ({tally.lost_claims:,} of them lost)" if tally.lost else ""
+        print("\n".join([*lines, f"seed {seed}: {tally.cases:,} claims: {said}{lost}; {len(wrong)} wrong"]))
+    return _code(bool(wrong) or too_many, interrupted)
 
 
 def _list(ids: list[str], as_json: bool) -> None:

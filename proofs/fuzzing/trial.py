@@ -58,6 +58,23 @@ class Tally:
     reasons: Counter[str] = field(default_factory=Counter)
     """Of what is undecided."""
     wrong: list[Wrong] = field(default_factory=list)
+    lost: dict[int, str] = field(default_factory=dict)
+    """Programs, by number, that were not tried to their end, and why; their claims are undecided."""
+    lost_claims: int = 0
+    program: int = 0
+    """Number of the last one."""
+
+    def add(self, other: "Tally") -> None:
+        """Add what came of other claims."""
+        self.statuses += other.statuses
+        self.reasons += other.reasons
+        self.wrong += other.wrong
+
+    def lose(self, program: int, how: str, claims: int) -> None:
+        """Note that so many claims about a program could not be settled to the end."""
+        self.lost[program] = how
+        self.lost_claims += claims
+        self.statuses["undecided"] += claims
 
     @property
     def cases(self) -> int:

@@ -17,21 +17,24 @@ from blockproof.proofs.symbolic import Run, symbol
 from blockproof.proofs.theorem import NegativeControl, Subject, Theorem
 from blockproof.proofs.theorems import BY_ID, THEOREMS
 
-from .attacks import SOURCE
+from . import attacks as first
+from . import more_attacks as second
 
-WRONG = re.findall(r"^(?:def )?(wrong_\w+)(?:\(| = )", SOURCE, re.MULTILINE)
-RIGHT = re.findall(r"^def (right_\w+)\(", SOURCE, re.MULTILINE)
+ALL = first.SOURCE + second.SOURCE
+WRONG = re.findall(r"^(?:def )?(wrong_\w+)(?:\(| = )", ALL, re.MULTILINE)
+RIGHT = re.findall(r"^def (right_\w+)\(", ALL, re.MULTILINE)
 
 
 @pytest.fixture
-def attacks(tmp_path, monkeypatch):
+def attacks(name, tmp_path, monkeypatch):
     """A fresh module for each: what one remembers is none of the next one's business."""
     path = tmp_path / "attacking.py"
-    path.write_text(SOURCE, encoding="utf-8")
+    source = next(one.SOURCE for one in (first, second) if f"{name}(" in one.SOURCE or f"{name} = " in one.SOURCE)
+    path.write_text(source, encoding="utf-8")
     module = ModuleType("attacking")
     module.__file__ = str(path)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(SOURCE, str(path), "exec"), vars(module))
+    exec(compile(source, str(path), "exec"), vars(module))
     return module
 
 
@@ -49,8 +52,8 @@ def settled(module, name):
 
 
 def test_there_are_enough_of_them():
-    assert len(WRONG) >= 60
-    assert len(RIGHT) >= 12
+    assert len(WRONG) == len(set(WRONG)) >= 125
+    assert len(RIGHT) == len(set(RIGHT)) >= 17
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -153,6 +156,14 @@ def test_a_theorem_whose_controls_replace_no_function_is_not_registered():
         registered([theorem])
     assert "'nothing' changes nothing" in str(raised.value)
     assert registered([replace(theorem, controls=(NegativeControl("no", {"role": abs}),))])
+
+
+def test_a_control_that_replaces_the_claim_as_well_is_not_about_the_function():
+    wrong = NegativeControl("it is wrong", {"role": abs}, claim=lambda f, v: v.x < v.x)
+    theorem = BY_ID["T1"]
+    assert isinstance(theorem, Theorem)
+    theorem = replace(theorem, controls=(wrong,))
+    assert "and not the claim" in " ".join(problems(theorem))
 
 
 def test_every_theorem_is_registered():
