@@ -162,8 +162,7 @@ class Arrive(OnRequest):
 
 
 class Landed(OnRequest):
-    """The oldest step of the request that still runs on the device has left it, or the load that the request waited for
-    has ended; also if the request has gone."""
+    """The oldest running step of the request has left the device, or its load has ended; also if it has gone."""
 
 
 class Free(OnRequest):
