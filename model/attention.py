@@ -135,6 +135,18 @@ class Mamba(Rule):
         """Entries for the tokens and for the states of drafts."""
         return arith.cdiv(num_tokens, self.b) + self.p
 
+    def lasting(self, computed: int, main: int) -> int:
+        """Mode `align`: the first entry whose block this step or a later one may still write.
+
+        A step of at most `1 + p` tokens may be of drafts behind its first one, and up to `p` of the computed tokens may
+        be drafts, too, whose outcome is not known yet. If all of them are rejected, this step runs further left than it
+        was allocated, and the next one ends where its first draft did. A longer step has no drafts.
+        """
+        running, new = arith.cdiv(main, self.b) - 1, main - computed
+        if new > 1 + self.p:
+            return running
+        return min(running, max(0, computed - self.p + (new > 1)) // self.b)
+
     def writes(self, step: Step, right: int | None = None) -> dict[int, int]:
         """By table entry that the step writes: of how many tokens the state is that stands there afterwards.
 
@@ -219,28 +231,35 @@ class Arrangement(NamedTuple):
 
 
 def arrangement(
-    rule: Rule, table: Sequence[int], first: int, computed: int, main: int, own: Callable[[int], bool]
+    rule: Mamba, table: Sequence[int], first: int, computed: int, main: int, own: Callable[[int], bool]
 ) -> Arrangement:
     """What a step does that begins behind `computed` tokens and ends behind `main`; before entry `first` all is null.
 
     A state stands for all tokens before it, so few are held: the running one in the entry of the step's last token,
     those of drafts in the `p` entries behind. Where one is missing a block, that of another entry serves if it is the
     request's `own` (nobody else holds it or may look it up), even the one the step continues from: it reads before it
-    writes. One entry besides keeps its block, that of the last computed token: others may continue from the state
-    there, a block may end there, and drafts that are rejected may lead back there. So no request ever holds more than
-    2 + p blocks (T15), and nothing is remembered but the table.
+    writes. Entries that a step may come back to after drafts were rejected (`Mamba.lasting`) keep their blocks, or get
+    them where the table has not come so far: it never gets one before its end, where no worker would learn of it. One
+    entry besides keeps its block, that of the last computed token: others may continue from the state there, and a
+    block may end there. So no request ever holds more than `most_states`, which is 2 + p blocks where a step with
+    drafts does not fill more than one (T15), and nothing is remembered but the table.
     """
-    running = arith.cdiv(main, rule.b) - 1
+    running, low = arith.cdiv(main, rule.b) - 1, rule.lasting(computed, main)
     end, stays = running + 1 + rule.p, arith.cdiv(computed, rule.b) - 1
-    empty = [i for i in range(running, end) if i >= len(table) or table[i] == NULL]
+    empty = [i for i in range(low, end) if i >= len(table) or (i >= running and table[i] == NULL)]
     moved: list[int] = []
     dropped: list[int] = []
     for i in range(first, len(table)) if empty else ():
-        if table[i] != NULL and i != stays and not running <= i < end:
+        if table[i] != NULL and i != stays and not low <= i < end:
             (moved if len(moved) < len(empty) and own(table[i]) else dropped).append(i)
     return Arrangement(empty, moved, dropped)
 
 
 def most_states(rule: Rule, num_tokens: int) -> int:
-    """The most blocks of a request in mode align up to so many tokens (T16): one stays where a second one begins."""
-    return 1 + rule.p + (num_tokens > rule.b)
+    """The most blocks of a request in mode align up to so many tokens (T15, T16).
+
+    Beside the `p` states behind the running one there are the running one itself and those from `Mamba.lasting` on, or
+    that of the last computed token: one, or as many as drafts of two steps can reach over.
+    """
+    reach = arith.cdiv(max(1 + rule.p, 2 * rule.p - 1), rule.b)
+    return rule.p + min(max(1, arith.cdiv(num_tokens, rule.b)), 1 + reach)

@@ -146,12 +146,12 @@ def _allocatable(scene: _Scene, op: ops.Allocate, request: Request) -> bool:
 
 
 def _states_allow(shape: Shape, op: ops.Allocate, total: int, known: int) -> bool:
-    """True if Mamba layers have states for the step: a block for each draft, in mode align within a block of the
-    running state; and no state comes from outside whose last token will be computed again."""
+    """True if Mamba layers have states for the step, a block for each draft, and no state comes from outside whose
+    last token will be computed again."""
     drafts = total + op.new_tokens > max(known, total + 1)  # the first token of a step is never a draft
     for group in shape.groups if drafts or op.external else ():
-        most = min(group.speculative_blocks, group.block_size - 1 if group.mamba_mode == "align" else op.new_tokens)
-        if group.kind == "mamba" and ((drafts and op.new_tokens > 1 + most) or (op.external and total >= known)):
+        too_many = drafts and op.new_tokens > 1 + group.speculative_blocks
+        if group.kind == "mamba" and (too_many or (op.external and total >= known)):
             return False
     return True
 

@@ -261,6 +261,7 @@ def arranged(core: Core, group: int, plan: Plan, table: list[int], counts: list[
         return block == UNKNOWN or (counts[block] == 1 and block not in core.state.identity)
 
     rule = core.rules[group]
+    assert isinstance(rule, Mamba)
     return arrangement(rule, table, rule.first(plan.settled - rule.p), plan.total, plan.main, own)
 
 

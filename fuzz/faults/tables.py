@@ -51,6 +51,17 @@ def _last_state_not_kept(manager: Any) -> None:
     wrap_each(manager, "_to_arrange", arrange, having="_to_arrange")
 
 
+@fault("states move away from where rejected drafts lead back to", "free", "outcome", "ref_cnt", "tables")
+def _drafts_lead_nowhere(manager: Any) -> None:
+    def arrange(single: Any, original: Callable[..., Any], request: str, table: Any, computed: int, tokens: int) -> Any:
+        empty, rest = original(request, table, computed, tokens)
+        running, stays = (-(-end // single.block_size) - 1 for end in (tokens, computed))
+        behind = [i for i in range(stays + 1, min(running, len(table))) if empty and not table[i].is_null]
+        return [i for i in empty if i >= running], sorted({*rest, *behind})
+
+    wrap_each(manager, "_to_arrange", arrange, having="_to_arrange")
+
+
 @fault("states behind an entry that is null already are never given back", "free", "outcome", "ref_cnt")
 def _states_leak(manager: Any) -> None:
     def remove(single: Any, original: Callable[..., Any], request: str, computed: int) -> None:

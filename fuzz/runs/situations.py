@@ -11,6 +11,7 @@ from operator import ne
 from typing import cast
 
 from ...model import lookup
+from ...model.arith import cdiv
 from ...model.attention import Mamba
 from ...model.core import Model
 from ...model.ops import (
@@ -119,6 +120,12 @@ class Situations:
             reached["many blocks: hit used"] += _are_many(request.hit[1])
         if operation.in_flight:
             self._see_in_flight(operation, request)
+        last, before = request.written.last, request.written.before
+        if last.drafts or before.drafts > 1:
+            sizes = [rule.b for rule in model.rules if isinstance(rule, Mamba) and rule.align]
+            reached["drafts fill a block of states"] += any(last.drafts >= b for b in sizes)
+            goes_back = any(cdiv(last.end, b) < cdiv(before.end, b) for b in sizes)
+            reached["step ends in an earlier block than the last"] += goes_back
         if model.registered_this_step and request.computed >= len(request.submit.prompt):
             identity = model.state.identity
             for group, rule in enumerate(model.rules):

@@ -1,6 +1,6 @@
 """What a scheduler may ask for in the present state: rules that every generator of operations shares."""
 
-from ...model.ops import Group, Item, Shape
+from ...model.ops import Item, Shape
 from ...model.state import Request
 from .scene import Scene
 
@@ -35,16 +35,9 @@ def without_rows(prompt: tuple[int, ...], embeds: tuple[int | None, ...] | None)
 
 def draftable(shape: Shape, most: int, known: int = 1) -> int:
     """Drafts that a step may have behind so many known tokens, at most `most`: schedulers do not draft more than Mamba
-    layers have states for, one for each token of a step with drafts but the first, and in mode align not so many that
-    the step fills more than a block."""
-    states = (states_for_drafts(group) + 1 - known for group in shape.groups if group.kind == "mamba")
+    layers have states for, one for each token of a step with drafts but the first."""
+    states = (group.speculative_blocks + 1 - known for group in shape.groups if group.kind == "mamba")
     return max(0, min([most, *states]))
-
-
-def states_for_drafts(group: Group) -> int:
-    """Drafts of one step of which Mamba layers keep the states."""
-    p = group.speculative_blocks
-    return min(p, group.block_size - 1) if group.mamba_mode == "align" else p
 
 
 def keeps_states(shape: Shape) -> bool:

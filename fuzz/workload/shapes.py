@@ -115,7 +115,7 @@ def _group(draw: Draw, kind: Kind, size: int, wide: int) -> Group:
         return Group(kind, size, chunk=draw.choose((1, 2, size, 2 * size, 3 * size, 2 * size + 1, 5, wide)))
     if kind == "mamba":
         mode = draw.choose(MAMBA_MODES)
-        return Group(kind, size, mamba_mode=mode, speculative_blocks=draw.choose((0, 1, 2, 2)))
+        return Group(kind, size, mamba_mode=mode, speculative_blocks=draw.choose((0, 1, 2, 2, 3)))
     if kind == "sink":
         return Group(kind, size, sink_len=size * draw.choose((1, 2)))
     return Group(kind, size)

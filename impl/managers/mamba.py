@@ -94,8 +94,7 @@ class MambaManager(SingleTypeKVCacheManager):
                 arriving = cdiv(total_computed_tokens, self.block_size) - len(table)
                 table += [KVCacheBlock(-1, ref_cnt=1) for _ in range(arriving)]
         if apply_admission_cap:
-            most = self.num_speculative_blocks + (2 if num_tokens > self.block_size else 1)
-            return max(0, most - (len(table) - table.count(self._null_block))) + candidates
+            return max(0, self._most_held(num_tokens) - (len(table) - table.count(self._null_block))) + candidates
         empty, rest = self._to_arrange(request_id, table, total_computed_tokens, num_tokens_main_model)
         new = max(0, len(empty) - sum(_is_own(table[i]) for i in rest)) if empty else 0
         return candidates + arriving + new
@@ -142,25 +141,34 @@ class MambaManager(SingleTypeKVCacheManager):
         self._give_back(dropped[::-1])
         return table[before:]
 
+    def _most_held(self, num_tokens: int) -> int:
+        """Mode "align": the most blocks of a request of so many tokens; rejected drafts of two steps may lead back."""
+        drafts, size = self.num_speculative_blocks, self.block_size
+        return drafts + min(max(1, cdiv(num_tokens, size)), 1 + cdiv(max(1 + drafts, 2 * drafts - 1), size))
+
     def _to_arrange(
         self, request_id: str, table: Sequence[KVCacheBlock], num_computed_tokens: int, num_tokens: int
     ) -> tuple[list[int], list[int]]:
         """Mode "align": the entries where a step up to `num_tokens` tokens lacks a block, and those that give theirs.
 
         A block moves if no other request holds it or may come to; the others are given back. This may even be the block
-        that the step continues from, as it reads before it writes. Only the block of the last computed token stays in
-        its place: others may continue from the state there, and drafts that are rejected lead back there.
+        that the step continues from, as it reads before it writes. Two kinds stay in their places: the block of the
+        last computed token, as others may continue from the state there, and those that a step may still write if
+        drafts are rejected, of this one or of the one before. Where the table ends before those, they get blocks, too.
         """
-        null = self._null_block
-        running = cdiv(num_tokens, self.block_size) - 1
-        end = running + 1 + self.num_speculative_blocks
-        if end <= len(table) and null not in table[running:end]:
+        null, drafts, size = self._null_block, self.num_speculative_blocks, self.block_size
+        running, had = cdiv(num_tokens, size) - 1, len(table)
+        end = running + 1 + drafts
+        if end <= had and null not in table[running:end]:
             return [], []
-        empty = [i for i in range(running, end) if i >= len(table) or table[i] is null]
-        stays = cdiv(num_computed_tokens, self.block_size) - 1
+        low, new = running, num_tokens - num_computed_tokens
+        if new <= 1 + drafts:  # a longer step has no drafts
+            low = min(low, max(0, num_computed_tokens - drafts + (new > 1)) // size)
+        empty = [i for i in range(low, end) if i >= had or (i >= running and table[i] is null)]
+        stays = cdiv(num_computed_tokens, size) - 1
         first = self.num_leading_nulls.get(request_id, 0)
-        held = [i for i in range(first, len(table)) if table[i] is not null]
-        return empty, [i for i in held if i != stays and not running <= i < end]
+        held = [i for i in range(first, had) if table[i] is not null]
+        return empty, [i for i in held if i != stays and not low <= i < end]
 
     def note_step(self, request_id: str, start: int, num_known_tokens: int, end: int) -> None:
         """The first token of a step is never a draft."""

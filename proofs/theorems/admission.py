@@ -236,13 +236,14 @@ def _state_gate(f: Any, v: Any) -> list[Any]:
     gate = f.gate_align(Step(v.b, v.p, main=v.length, slots=v.length))
     within = [Case(p, (1, 1, 0)[: 1 + p] + (0,) * (2 - p), registered, 0, 0) for p in (0, 1) for registered in (0, 1)]
     held = [after_step(f, v, case).table.real <= 1 + case.p for case in within]
-    return [implies(v.length > v.b, gate >= 2 + v.p), gate >= 1 + v.p, *held]
+    led_back = implies(v.length > 2, f.gate_align(Step(1, 1, main=v.length, slots=v.length)) >= 4)
+    return [implies(v.length > v.b, gate >= 2 + v.p), gate >= 1 + v.p, *held, led_back]
 
 
 T16_STATES = Theorem(
     id="T16.states",
     sentence="The gate counts as many states as a request can hold: 2 + p if it goes beyond one block (T15), and 1 + p "
-    "if not.",
+    "if not; with a draft a step and blocks of one token, 2 + 2p.",
     variables={**STEP, "p": "speculative blocks", "length": "tokens of the request"},
     assume=lambda v: [*any_step(v), v.p >= 0, v.length >= 1],
     claim=_state_gate,

@@ -8,6 +8,7 @@ from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from ..claims import implies
 from ..quotients import tokens
 from ..roles.prediction import Held
 from ..theorem import NegativeControl, Theorem
@@ -27,7 +28,7 @@ BOUNDED = (
 
 def any_step(v: Any) -> list[Any]:
     """Any tokens of a step; the rest is its `Case`."""
-    return [v.b >= 2, v.x >= 1, v.x <= v.b, v.late >= 0, v.late <= 1, v.y >= 1, v.y <= v.b]
+    return [v.b >= 1, v.x >= 1, v.x <= v.b, v.late >= 0, v.late <= 1, v.y >= 1, v.y <= v.b]
 
 
 class Case(NamedTuple):
@@ -62,10 +63,12 @@ def after_step(f: Any, v: Any, case: Case) -> Any:
 
 def _holds(f: Any, v: Any, case: Case, most: int) -> list[Any]:
     after, stays = after_step(f, v, case), case.marks[case.last]
+    within = after.table.real <= most + case.p
     return [
-        after.table.real <= most + case.p,
+        implies(v.b > case.p, within) if case.p else within,
         *(after.table[case.running + behind] != 0 for behind in range(1 + case.p)),
         *([after.table[case.last] == case.last + 1] if stays else []),
+        *([implies(v.b <= case.p, after.table.real <= most + 2 * case.p)] if case.p else []),
     ]
 
 
@@ -101,8 +104,9 @@ _PILES_UP = (
 T15 = Theorem(
     id="T15",
     sentence="A request holds at most 2 + p running states, whatever its steps are: with drafts accepted or rejected, "
-    "before or after the next step is allocated. Each state that the step writes has a block, and that of the last "
-    "computed token keeps its own.",
+    "before or after the next step is allocated. Where a block has no more tokens than a step has drafts (1 here), "
+    "it holds at most 2 + 2p, since rejected drafts lead back over more than a block. Each state that the step writes "
+    "has a block, and that of the last computed token keeps its own.",
     variables=STEP,
     assume=any_step,
     claim=_in_order,

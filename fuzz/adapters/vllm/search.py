@@ -93,7 +93,7 @@ class Search:
                     dropped.clear()
                 length = hit.stop * rule.b
             if one_round or length >= before:
-                return length, hits
+                return min(length, before), hits  # a type that looks a block beyond may find more than before
 
     def _drops(self, rule: Rule) -> bool:
         margin = isinstance(rule, Mamba) and rule.eagle and "mamba-eagle-margin" in self.quirks

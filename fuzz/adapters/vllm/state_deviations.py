@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from ....model import arith
-from ....model.attention import Mamba
+from ....model.attention import Mamba, Rule
 from ....model.ops import NULL
 from ....model.state import Request
 from ....model.tables import Core, Plan, arranged, candidates, extend_states, renewed, stands, states
@@ -12,7 +12,8 @@ from ...targets.deviations import Deviation, Note
 PILE_UP, GATE = "mamba-states-pile-up", "mamba-gate"
 LEFT_BEHIND = "states-left-behind"
 NEGATIVE, EXTERNAL = "mamba-negative-demand", "mamba-external-state"
-HELD = (PILE_UP, GATE, NEGATIVE, EXTERNAL)
+MOVED_AWAY = "draft-states-moved-away"
+HELD = (PILE_UP, GATE, NEGATIVE, EXTERNAL, MOVED_AWAY)
 """Those that say which states a request holds."""
 BY_SCHEDULER = "states-by-scheduler"
 
@@ -38,6 +39,20 @@ DEVIATIONS: tuple[Deviation, ...] = (
         ),
         condition="mamba with speculative blocks; or in align mode, a state that is needed no more before a null entry",
         source="Found by proof (T15).",
+    ),
+    Deviation(
+        MOVED_AWAY,
+        reason=(
+            "where drafts reach over more than a block, a block moves to a later entry from one that a step may still "
+            "write, as drafts are rejected or accepted ones copied back, or such an entry stays null: a worker, whose "
+            "row only grows, has that block at two places or none there, and a state is lost"
+        ),
+        condition=(
+            "mamba in align mode with at least as many speculative blocks as a block has tokens, and a step that takes "
+            "new entries and is no longer than one with drafts"
+        ),
+        source="Found by the shadow memory when drafts over several blocks were modelled.",
+        corrupts=True,
     ),
     Deviation(
         GATE,
@@ -121,7 +136,8 @@ class ReleaseStates:
         missing = rule.required(plan.main) - held
         if right is None or PILE_UP in self.declared:
             started = key in self._before and any(core.state.tables[group].get(plan.op.request, ()))
-            new = max(0, min(missing, 1 if started else 1 + rule.p))
+            nulls, moving = self._without_new(rule, plan, held, started)
+            new = max(0, missing - nulls - len(moving))
             right = arriving + new + candidates(table, counts)
         if missing < 0 and NEGATIVE in quirks:
             right = arriving + missing + candidates(table, counts)
@@ -131,18 +147,33 @@ class ReleaseStates:
             right += candidates([block for block in plan.hit[group] if block not in table], counts)
         return right
 
+    def _without_new(self, rule: Rule, plan: Plan, held: int, started: bool) -> tuple[int, list[int]]:
+        """Of the entries behind the first `held` ones: how many stay null, and from which others blocks move there."""
+        assert isinstance(rule, Mamba)
+        running = arith.cdiv(plan.main, rule.b) - 1
+        end = running if MOVED_AWAY in self.declared else rule.lasting(plan.total, plan.main)
+        if running + 1 + rule.p <= held:
+            return 0, []
+        return max(0, end - held), [i for i in range(held - rule.p, min(held, end)) if started]
+
     def extend(self, core: Core, group: int, plan: Plan, table: list[int]) -> None:
         """The table grows, if it does, by nulls up to the running state, and the states of drafts move behind it."""
         rule, key = core.rules[group], (group, plan.op.request)
+        assert isinstance(rule, Mamba)
         before, running = len(table), arith.cdiv(plan.main, rule.b) - 1
-        end, started = running + 1 + rule.p, key in self._before
-        if end <= before or PILE_UP not in self.declared:
+        end, low, started = running + 1 + rule.p, rule.lasting(plan.total, plan.main), key in self._before
+        if PILE_UP not in self.declared or (end <= before and MOVED_AWAY not in self.declared):
             extend_states(core, group, plan, table)
-        else:
-            moving = [i for i in range(before - rule.p, min(before, running)) if started]
+        elif end > before:
+            nulls, moving = self._without_new(rule, plan, before, started)
             right = arranged(core, group, plan, table, core.state.references())
-            self.note(PILE_UP, right.moved != moving or bool(right.dropped))
-            table += [NULL] * (running - before)
+            away = [i for i in moving if i >= low]
+            self.note(PILE_UP, [i for i in moving if i < low] != right.moved or bool(right.dropped))
+            gone, least = bool(away) or before + nulls > max(before, low), _least(core, rule, plan)
+            harmless = not any(i >= least for i in away) and before + nulls <= max(before, least)
+            if MOVED_AWAY in self.declared:
+                self.note(MOVED_AWAY, gone, harmless)
+            table += [NULL] * nulls
             for old in moving:
                 table.append(table[old])
                 table[old] = NULL
@@ -173,6 +204,13 @@ class ReleaseStates:
         unneeded = table[end : rule.first(settled)] if rule.align else []
         stays = any(block in core.state.identity for block in unneeded)
         self.note(PILE_UP, stays or any(table[: rule.first(computed)]))
+
+
+def _least(core: Core, rule: Mamba, plan: Plan) -> int:
+    """The first entry that this step or a later one may still write, where it is known which tokens are drafts."""
+    known = len(core.requests[plan.op.request].tokens)
+    surely = min(plan.main, known + (plan.total >= known))
+    return surely // rule.b if plan.main > max(known, plan.total + 1) else arith.cdiv(surely, rule.b) - 1
 
 
 def _run_before(table: list[int], end: int) -> int:

@@ -105,8 +105,10 @@ class Room:
             entries = len(before.tables[group].get(op.request, ())) or len(row)
             most += sum(block != NULL and block not in used for block in row)
             if isinstance(rule, Mamba) and rule.align:
-                arriving = max(0, cdiv(total, rule.b) - entries) if op.external else 0
-                most += arriving + 1 + rule.p + op.gate  # beside the running state the gate counts the one before it
+                most += max(0, cdiv(total, rule.b) - entries) if op.external else 0
+                kept = cdiv(total + op.new_tokens, rule.b) - rule.lasting(total, total + op.new_tokens)
+                # Beside the running state the gate counts the one before it, or all that drafts reach over.
+                most += max(kept + rule.p + op.gate, most_states(rule, end) if op.gate else 0)
             else:
                 most += max(0, rule.required(op.encoder_tokens if isinstance(rule, Cross) else end) - entries)
         return most

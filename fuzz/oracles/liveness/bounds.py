@@ -36,12 +36,11 @@ class Bounds:
 
     @cached_property
     def drafts(self) -> int:
-        """Draft tokens per step: as many as every Mamba layer has blocks for, in mode align within one block
-        (`model/legal.py`); without such layers `DRAFTS` with eagle, else 0. None if the target lacks them."""
+        """Draft tokens per step: as many as every Mamba layer has blocks for (`model/legal.py`); without such layers
+        `DRAFTS` with eagle, else 0. None if the target lacks them."""
         if self.no_drafts:
             return 0
-        mamba = [rule for rule in self.rules if isinstance(rule, Mamba)]
-        states = [min(rule.p, rule.group.block_size - 1) if rule.align else rule.p for rule in mamba]
+        states = [rule.p for rule in self.rules if isinstance(rule, Mamba)]
         eagle = self.shape.eagle or any(group.eagle for group in self.shape.groups)
         return min(states, default=DRAFTS if eagle else 0)
 

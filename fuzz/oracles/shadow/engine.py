@@ -93,6 +93,7 @@ class Shadow(States):
                 groups = range(len(self.rules))
                 self._requests[name] = request = EngineRequest(operation, [])
                 request.drafts, request.states = [{} for _ in groups], [{} for _ in groups]
+                request.rows = [[] for _ in groups]
                 self._learn(request, operation.prompt)
             case ops.StepStart():
                 self._states_of_this_step.clear()

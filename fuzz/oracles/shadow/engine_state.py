@@ -20,7 +20,7 @@ class StateStep(NamedTuple):
     start: int
     length: int
     known: int  # tokens of it that are no drafts
-    tables: list[list[int]]  # per group, the request's table when the step was allocated
+    tables: list[list[int]]  # per group, the entries that the worker knows since the step was allocated
 
     @property
     def first_draft(self) -> int:
@@ -57,6 +57,8 @@ class EngineRequest:
     """Per group: position to tag, for positions that were written before their token was known."""
     states: list[dict[int, int]] = field(default_factory=list)
     """Per group of Mamba layers: number of tokens up to which a state is computed, to the block that holds it."""
+    rows: list[list[int]] = field(default_factory=list)
+    """Per group: which block a worker was told last for each table entry. It does not learn which have become null."""
     started: bool = False
     """True if a step was allocated since the tables were empty."""
     waiting: list[StateStep] = field(default_factory=list)
@@ -82,7 +84,9 @@ class EngineRequest:
         self.attached = 0
         self.arriving, self.started, self.ran = None, False, None
         self.waiting.clear()
-        for row in (*self.drafts, *self.states):
+        for per_group in (*self.drafts, *self.states):
+            per_group.clear()
+        for row in self.rows:
             row.clear()
 
 

@@ -33,9 +33,21 @@ class States(EngineState):
         """A step has been allocated. It runs at once if all tokens before it are known, else when they are."""
         if not self._keeps_states:
             return
-        tables = [list(rows.get(request.submit.request, ())) for rows in snapshot.tables]
+        tables = [self._told(request, group, snapshot) for group in range(len(self.rules))]
         request.waiting.append(StateStep(start, end - start, first_draft(request, start, end) - start, tables))
         self._run_states(request, snapshot)
+
+    def _told(self, request: EngineRequest, group: int, snapshot: Snapshot) -> list[int]:
+        """The entries that the request's worker knows from now on. What has become null in the table stays in a
+        worker's row, and serves there as long as the request holds the block elsewhere in its table (mode `align`)."""
+        table = snapshot.tables[group].get(request.submit.request, [])
+        rule, row = self.rules[group], request.rows[group]
+        if not isinstance(rule, Mamba) or not rule.align:
+            return list(table)
+        row += [NULL] * (len(table) - len(row))
+        for entry, block in enumerate(table):
+            row[entry] = block if block != NULL or row[entry] not in table else row[entry]
+        return row[: len(table)]
 
     def _run_states(self, request: EngineRequest, snapshot: Snapshot) -> None:
         """Run the steps before which all tokens are known, one after the other."""
@@ -65,10 +77,9 @@ class States(EngineState):
         table = ran.tables[group]
         if not self._holds(request, group, table, entry, snapshot) or table[entry] == block:
             return
-        if request.states[group].get(end) != table[entry]:
-            tag = self.memory.read_block(group, block)
-            self._forget_states_in(request, group, table[entry])
-            self.memory.write_block(group, table[entry], tag)
+        tag = self.memory.read_block(group, block)
+        self._forget_states_in(request, group, table[entry])
+        self.memory.write_block(group, table[entry], tag)
 
     def _is_written(self, rule: Mamba, step: Step, right: int, entry: int) -> bool:
         """True if the state at the end of a block is in its entry after a step of which so many tokens are right."""

@@ -29,7 +29,20 @@ from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.core import Model
 from blockproof.model.legal import misuse
-from blockproof.model.ops import Allocate, CommonPrefix, Done, Evict, Failed, Group, Lookup, Shape, Submit, Take, Touch
+from blockproof.model.ops import (
+    Advance,
+    Allocate,
+    CommonPrefix,
+    Done,
+    Evict,
+    Failed,
+    Group,
+    Lookup,
+    Shape,
+    Submit,
+    Take,
+    Touch,
+)
 from blockproof.model.ops import Release as Release_
 from blockproof.model.tables import Policy
 
@@ -120,6 +133,19 @@ def test_as_long_as_a_deviation_has_not_occurred_it_changes_nothing(deviation):
             assert theirs == ours, f"{deviation.id} uncounted at {operation}, seed {seed}"
             compared += 1
     assert compared > 1_000
+
+
+def test_a_search_that_looks_a_block_beyond_ends_no_longer_than_it_began():
+    """Two types of states with Eagle: the second round finds more than the first, which the release does not take."""
+    states = [Group("mamba", 1, speculative_blocks=drafts, eagle=True) for drafts in (1, 3)]
+    model = model_for(RELEASE, Shape((Group("full", 1), *states), 20, 6, 1, 1, 1))
+    for operation in (
+        *(Submit("a", (0,) * 5), Allocate("a", 1, external=1), Advance("a"), Touch((2,)), Allocate("a", 3)),
+        *(Advance("a"), Allocate("a", 1), Evict((9,)), Submit("b", (0,) * 5)),
+    ):
+        model.step(operation)
+    outcome, _ = model.step(Lookup("b"))
+    assert outcome == Done((0, ((), (2,), (0, 7))))
 
 
 @pytest.mark.parametrize("name", TRACES)

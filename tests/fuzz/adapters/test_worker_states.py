@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -41,21 +42,21 @@ def cases() -> list[tuple[MambaMode, int, int, int, int, int, int]]:
     ]
 
 
-@pytest.mark.parametrize(
-    "release",
-    [
-        pytest.param(f"vllm=={version}", marks=() if version == REFERENCE else pytest.mark.slow)
-        for version in (REFERENCE, "0.26.0", "0.33.0")
-    ],
-)
-def test_a_step_writes_what_the_worker_of_the_release_writes(release: str, tmp_path: Path) -> None:
+RELEASES = [
+    pytest.param(f"vllm=={version}", marks=() if version == REFERENCE else pytest.mark.slow)
+    for version in (REFERENCE, "0.26.0", "0.33.0")
+]
+
+
+def answers_of(release: str, asked: Sequence[Sequence[object]], folder: Path) -> list[dict[str, int] | None]:
+    """Which blocks the worker functions of a release write in these cases, and the state in each afterwards."""
     if release not in INSTALLED:
         pytest.skip(f"{release} is not installed (blockproof targets install {release})")
-    place, asked = INSTALLED[release].place, cases()
+    place = INSTALLED[release].place
     ended = subprocess.run(
         [str(place.python), str(SCRIPT)],
         input="".join(json.dumps(case) + "\n" for case in asked),
-        env={**environment_of(place, tmp_path), "VLLM_LOGGING_LEVEL": "CRITICAL"},
+        env={**environment_of(place, folder), "VLLM_LOGGING_LEVEL": "CRITICAL"},
         capture_output=True,
         text=True,
         timeout=600,
@@ -64,6 +65,26 @@ def test_a_step_writes_what_the_worker_of_the_release_writes(release: str, tmp_p
     assert ended.returncode == 0, ended.stderr[-2000:]
     answers = [json.loads(line) for line in ended.stdout.splitlines() if line[:1] in "{n"]
     assert len(answers) == len(asked)
+    return answers
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_an_accepted_draft_is_copied_onto_the_state_that_is_read_next_where_a_block_has_moved(
+    release: str, tmp_path: Path
+) -> None:
+    """`draft-states-moved-away.corruption`, as its worker runs it: blocks of 2 tokens, blocks for 3 drafts, and a step
+    from 2 to 5 tokens, 2 of them drafts. The table went from `[1, 2, 3, 4]` to `[1, 0, 3, 4, 2, 5]`; the worker's row
+    became longer by what was told. The state of 5 tokens is in entry 4, that of 4 is copied into entry 1."""
+    moved, apart = [1, 2, 3, 4, 2, 5], [1, 2, 3, 4, 6, 5]
+    step = ("align", 2, 3, 2, 3, 2, 2)
+    found = answers_of(release, [(*step, moved), (*step, apart)], tmp_path)
+    assert found == [{"3": 3, "4": 4, "2": 4}, {"3": 3, "4": 4, "6": 5, "2": 4}]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_step_writes_what_the_worker_of_the_release_writes(release: str, tmp_path: Path) -> None:
+    asked = cases()
+    answers = answers_of(release, asked, tmp_path)
     compared = dict.fromkeys(MODES, 0)
     for (mode, size, most, computed, tokens, drafts, right), answer in zip(asked, answers, strict=True):
         if answer is None:

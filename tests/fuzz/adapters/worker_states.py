@@ -1,9 +1,9 @@
 """Runs in the interpreter of a vLLM: which state its own worker functions leave in which table entry.
 
 `python worker_states.py` reads cases from its input, one JSON list a line: mode, block size, blocks for drafts,
-computed tokens, tokens of the step, drafts among them, drafts that are right. It prints for each, as a JSON object, the
-entries that are written and of how many tokens the state in each is afterwards; null where the release has no such
-mode.
+computed tokens, tokens of the step, drafts among them, drafts that are right, and the worker's row of blocks if it is
+not block `i` that stands in entry `i`. It prints for each, as a JSON object, the blocks that are written and of how
+many tokens the state in each is afterwards; null where the release has no such mode.
 
 What runs is the release's: `mamba_get_block_table_tensor`, `_compute_prefix_caching_block_indices`, `preprocess_mamba`
 and `postprocess_mamba_fused_kernel`. The kernel is executed here on numbers, one thread, in place of triton. That the
@@ -144,9 +144,11 @@ def running(size: int, for_drafts: int, computed: int, tokens: int) -> int:
 
 
 def after_copy(
-    size: int, place: int, computed: int, tokens: int, drafts: int, right: int, states: dict[int, int]
+    size: int, place: int, step: tuple[int, int, int], right: int, row: list[int], states: dict[int, int]
 ) -> None:
-    """Let the kernel that runs behind a step copy states, in a table whose entry `i` has block `i`."""
+    """Let the kernel that runs behind a step copy states among the blocks of a row. The step: computed tokens, its
+    tokens, drafts among them."""
+    computed, tokens, drafts = step
     language = Language()
     memory, free = language.memory, iter(range(1, BLOCKS, 100))
 
@@ -157,8 +159,8 @@ def after_copy(
         return Number(address)
 
     table = next(free)
-    memory |= {table + entry: entry for entry in range(99)}
-    memory |= {(BLOCKS + entry) * SIZE: after for entry, after in states.items()}
+    memory |= {table + entry: block for entry, block in enumerate(row)}
+    memory |= {(BLOCKS + block) * SIZE: after for block, after in states.items()}
     values = {
         "num_accepted_tokens_ptr": 1 + right,
         "mamba_state_idx_ptr": place,
@@ -177,12 +179,14 @@ def after_copy(
             given[name] = plain[name] if name in plain else False if name.isupper() else at(0)
     vars(utils)["tl"] = language
     utils.postprocess_mamba_fused_kernel(**given)
-    for entry in range(99):
-        if after := memory.get((BLOCKS + entry) * SIZE, 0):
-            states[entry] = after
+    for block in row:
+        if after := memory.get((BLOCKS + block) * SIZE, 0):
+            states[block] = after
 
 
-def written(mode: str, size: int, for_drafts: int, computed: int, tokens: int, drafts: int, right: int) -> Any:
+def written(
+    mode: str, size: int, for_drafts: int, computed: int, tokens: int, drafts: int, right: int, row: Any = range(99)
+) -> Any:
     """See above."""
     end = computed + tokens
     known = end - drafts
@@ -198,11 +202,11 @@ def written(mode: str, size: int, for_drafts: int, computed: int, tokens: int, d
             return {last + draft: known + draft for draft in range(drafts + 1)}
         return {**{entry: (entry + 1) * size for entry in range(first, last)}, last: end}
     entries = gathered(mode, size, for_drafts, end)[: 1 + drafts]
-    states = {entry: known + draft for draft, entry in enumerate(entries)}
+    states = {row[entry]: known + draft for draft, entry in enumerate(entries)}
     if mode == "align":
         place = running(size, for_drafts, computed, tokens)
         assert place == entries[0], "the worker itself does not agree where the running state is"
-        after_copy(size, place, computed, tokens, drafts, right, states)
+        after_copy(size, place, (computed, tokens, drafts), right, [*row], states)
     return states
 
 

@@ -94,7 +94,7 @@ STORIES = {
         request_of("next", 2, 1, token=1),
     ),
     "registered-states-stay": script_of(
-        shape_of(ops.Group("mamba", 1, mamba_mode="align", speculative_blocks=1), usable=3, budget=1),
+        shape_of(ops.Group("mamba", 1, mamba_mode="align", speculative_blocks=1), usable=4, budget=2),
         request_of("alone", 1, 3),
     ),
     "running-step-wants-spare-block": script_of(shape_of(FULL, usable=3, budget=4), request_of("alone", 2, 2)),
