@@ -144,6 +144,21 @@ def test_every_definition_and_statement_of_its_files_is_in_the_one_file():
             assert [node for node in kept if ast.dump(node) not in whole] == [], (name, path.name)
 
 
+def test_what_two_scripts_have_in_common_stands_once():
+    found = {}
+    for path in sorted(FOLDER.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and len(list(ast.walk(node))) > 40:
+                found.setdefault(ast.dump(node), []).append(f"{path.parent.name}/{path.name}: {node.name}")
+    assert [places for places in found.values() if len(places) > 1] == []
+
+
+def test_scripts_of_findings_are_short():
+    """They were 5,891 lines, of which two thirds stood in most of them."""
+    lines = {path: len(path.read_text().splitlines()) for path in FOLDER.rglob("*.py")}
+    assert sum(lines.values()) <= 2_000
+
+
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if engine_of(SCRIPTS[name]) is families()["vllm"]])
 def test_the_environment_is_set_before_the_engine_is_imported(name):
     text = standalone(SCRIPTS[name])

@@ -4,7 +4,7 @@ With default settings. Where the retention interval is 0 by default, only the ta
 group. With Eagle the lookup gives up the last block, so it needs a tail that ends one block earlier.
 """
 
-from engine_without_device import layer, main, repeated, start
+from engine_without_device import layer, main, repeated, start, with_eagle
 
 
 def hit(drafts: int) -> int:
@@ -16,12 +16,7 @@ def hit(drafts: int) -> int:
 
 def case() -> tuple[str, str, bool]:
     """With and without an Eagle head."""
-    without, eagle = hit(0), hit(2)
-    return (
-        "with Eagle a repeated prompt hits at most one block of 16 less than without",
-        f"of 300 tokens {eagle} are hit with Eagle, {without} without",
-        eagle + 16 < without,
-    )
+    return with_eagle(hit, 300, 16)
 
 
 main(case)

@@ -4,7 +4,7 @@ Full attention in blocks of 64 tokens, a window of 512 in blocks of 16, a prompt
 64 tokens for Eagle where one of its own blocks would do, and then the common length is rounded down to 64 once more.
 """
 
-from engine_without_device import layer, main, repeated, start
+from engine_without_device import layer, main, repeated, start, with_eagle
 
 
 def hit(drafts: int) -> int:
@@ -18,12 +18,7 @@ def hit(drafts: int) -> int:
 
 def case() -> tuple[str, str, bool]:
     """With and without an Eagle head."""
-    without, eagle = hit(0), hit(2)
-    return (
-        "with Eagle a repeated prompt hits at most one block of 64 less than without",
-        f"of 200 tokens {eagle} are hit with Eagle, {without} without",
-        eagle + 64 < without,
-    )
+    return with_eagle(hit, 200, 64)
 
 
 main(case)
