@@ -1,6 +1,6 @@
 """Random runs of LMDeploy 0.18.0's scheduler with recurrent states and their checkpoints, without blockproof.
 
-    PYTHONPATH=FOLDER_WITH_LMDEPLOY python docs/evidence/lmdeploy_states.py [RUNS]
+    PYTHONPATH=FOLDER_WITH_LMDEPLOY:docs/evidence/findings python docs/evidence/lmdeploy_states.py [RUNS]
 
 What a model would compute is remembered: for each slot of each block and for each state, the tokens up to there. Every
 copy that LMDeploy asks for is made there. A step that reads anything else than its own prefix is wrong, and so is a
@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from typing import Any
 
-from lmdeploy_confirm import Engine, leave_out_init
+from lmdeploy_without_device import Engine, leave_out_init
 
 
 class WrongError(Exception):

@@ -27,6 +27,9 @@ def findings(
     scripts: Annotated[
         bool, typer.Option("--scripts", help="Run the standalone scripts instead of the traces.")
     ] = False,
+    script: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Print the standalone script of this finding as one file.")
+    ] = None,
     fixes: Annotated[
         bool, typer.Option("--fixes", help="Try the proposed fixes: is the script silent, and no oracle louder?")
     ] = False,
@@ -42,7 +45,8 @@ def findings(
     as_json: JsonOption = False,
 ) -> None:
     """Replay the traces of written-up findings, on the releases that are named or else all that are installed; or run
-    the findings' own scripts there, which use nothing but the engine; or try their fixes there.
+    the findings' own scripts there, which use nothing but the engine; or try their fixes there. With --script print one
+    of the scripts, to be run by whoever has the engine and not blockproof.
 
     Exits with 1 if a release shows something else than was recorded, or not the same each time, or a fix does not hold;
     with 3 if there was nothing to try. Example: blockproof findings --fixes --only overlapping-items
@@ -50,21 +54,13 @@ def findings(
     from ..engines.plan import Plan
     from ..findings.words import plural
     from ..findings.writing import write_file
-    from ..releases.findings import (
-        BY_SCRIPTS,
-        OBSERVED,
-        folder_page,
-        read_entries,
-        read_observations,
-        record_observations,
-    )
+    from ..releases.findings import BY_SCRIPTS, OBSERVED, folder_page, read_observations, record_observations
     from ..releases.observing import differences
 
     place = folder if record else shipped(folder)  # the package is no place to write to
-    entries, file = read_entries(place), BY_SCRIPTS if scripts else OBSERVED
-    if only is not None and only not in entries:
-        raise typer.BadParameter(f"--only: no finding is called {only!r}; there are {', '.join(entries)}")
-    chosen = {name: entry for name, entry in entries.items() if only in (None, name)}
+    if script is not None:
+        return _print_script(place, script)
+    chosen, file = _chosen(place, only, "--only"), BY_SCRIPTS if scripts else OBSERVED
     specs = _specs(target or [], releases)
 
     def print_seen(spec: str, key: str, seen: Sequence[str]) -> None:
@@ -88,6 +84,28 @@ def findings(
         seen = f"{plural(count, 'observation')} of {plural(len(chosen), 'finding')}"
         print("\n".join([*problems, f"{seen}, {plural(len(problems), 'problem')}"]))
     raise typer.Exit(1 if problems else 0)
+
+
+def _chosen(place: Path, name: str | None, option: str) -> "dict[str, Entry]":
+    """The finding of this name, or all. BadParameter if there is none."""
+    from ..releases.findings import read_entries
+
+    entries = read_entries(place)
+    if name is not None and name not in entries:
+        raise typer.BadParameter(f"{option}: no finding is called {name!r}; there are {', '.join(entries)}")
+    return {key: entry for key, entry in entries.items() if name in (None, key)}
+
+
+def _print_script(place: Path, name: str) -> None:
+    """Print the script of this finding, as one file. BadParameter if it has none."""
+    from ..releases.finding_scripts import read_scripts
+    from ..releases.standalone import standalone
+
+    with usage("--script"):
+        scripts = read_scripts(place, [*_chosen(place, name, "--script")])
+        if not scripts:
+            raise ValueError(f"{name} has no script")
+        print(standalone(scripts[name]), end="")
 
 
 def _by_traces(

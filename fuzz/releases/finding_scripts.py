@@ -1,10 +1,10 @@
 """Standalone scripts of findings: what anybody can run who has the engine, and nothing of ours.
 
-`FOLDER/NAME/reproduce.py` drives the engine by itself. It prints what is expected and what happens, then a verdict, and
-exits with 1 where the defect shows, 0 where it does not and 3 where it could not be tried. Here the scripts are run in
-the environment of each release, in a process of their own, with nothing of ours on its path, and what they say is not
-taken on trust: exit status and verdict must agree, and where a finding is an exception, the script must have met that
-one (`Entry.raises`).
+`FOLDER/NAME/scenario.py`, with what scripts share (`standalone`), drives the engine by itself. It prints what is
+expected and what happens, then a verdict, and exits with 1 where the defect shows, 0 where it does not and 3 where it
+could not be tried. Here the scripts are run in the environment of each release, in a process of their own, with nothing
+of ours on its path, and what they say is not taken on trust: exit status and verdict must agree, and where a finding is
+an exception, the script must have met that one (`Entry.raises`).
 """
 
 import re
@@ -19,8 +19,9 @@ from ..adapters import families, family_of
 from ..opening.child import environment_of
 from ..opening.targets import interpreter_of
 from ..targets.family import Family
-from .findings import SCRIPT, Entry, Observations
+from .findings import SCRIPT, WHOLE, Entry, Observations
 from .scheduler_cases import NOTHING, SHOWS
+from .standalone import standalone
 
 DEADLINE_S = 300.0
 """For one script; they take 10 to 30 seconds, most of them for importing the engine."""
@@ -51,8 +52,9 @@ def read_scripts(folder: Path, names: Sequence[str]) -> dict[str, Path]:
 
 
 def engine_of(script: Path) -> Family:
-    """The engine that a script imports. ValueError if it imports none that is known."""
-    text = script.read_text(encoding="utf-8")
+    """The engine that a script imports, itself or by what it shares. ValueError if it imports none that is known, or
+    cannot be made one file."""
+    text = standalone(script)
     for family in families().values():
         if re.search(rf"^\s*(?:from|import) {re.escape(family.module or family.name)}\b", text, re.MULTILINE):
             return family
@@ -60,18 +62,20 @@ def engine_of(script: Path) -> Family:
 
 
 def run_script(script: Path, spec: str, raises: str = "", deadline_s: float | None = None, fixed: bool = False) -> Told:
-    """Run a script on a release; `raises` is the exception that a defect must come with, as `TYPE: TEXT`. With `fixed`
-    the script changes the engine as proposed before it starts it.
+    """Run a script on a release, as one file; `raises` is the exception that a defect must come with, as `TYPE: TEXT`.
+    With `fixed` the script changes the engine as proposed before it starts it.
 
-    ValueError unless `spec` names a release, TargetUnavailableError if it is not installed.
+    ValueError unless `spec` names a release and one file can be made, TargetUnavailableError if it is not installed.
     """
     deadline_s = deadline_s or DEADLINE_S
     _, place = interpreter_of(spec)
     with tempfile.TemporaryDirectory(prefix="blockproof-script-") as modules:
         python = sys.executable if place is None else str(place.python)
+        whole = Path(modules) / WHOLE
+        whole.write_text(standalone(script), encoding="utf-8")
         try:
             done = subprocess.run(
-                [python, "-P", str(script.resolve()), *(["--fixed"] if fixed else [])],
+                [python, "-P", str(whole), *(["--fixed"] if fixed else [])],
                 cwd=modules,
                 env=environment_of(place, Path(modules), packages=()),
                 capture_output=True,

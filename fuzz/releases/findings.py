@@ -32,17 +32,20 @@ CLASSES = (
 )
 """What a finding does to users, the worst first. Latent: no scheduler that we know of comes there."""
 TEXTS, OBSERVED, FOOT = "findings.toml", "releases.json", "looked-for.md"
-SCRIPT, REPORT, BY_SCRIPTS = "reproduce.py", "report.md", "scripts.json"
+SCRIPT, REPORT, BY_SCRIPTS = "scenario.py", "report.md", "scripts.json"
 """A finding's script and report, in a folder of its name, and the file with what each script showed, by release."""
+WHOLE = "reproduce.py"
+"""What a script is called that has in it what it shares with others."""
 _SCRIPTS = (
-    f"A *script*, `findings/NAME/{SCRIPT}`, shows the same with nothing but the engine and Python. It starts the "
+    f"A *script*, `findings/NAME/{SCRIPT}`, shows the same with nothing but the engine and Python. `blockproof "
+    f"findings --script NAME > {WHOLE}` writes it as one file, with what the scripts share in it. It starts the "
     "engine's own core (configuration, input processing, start-up checks, scheduler, step loop) over an executor that "
     "computes nothing, prints what is expected and what happens, and exits with 1 where the defect shows, 0 where it "
     "does not, and 3 where it could not be tried. `blockproof findings --scripts` runs all of them on every installed "
     f"release and compares with what was recorded (`findings/{BY_SCRIPTS}`)."
 )
 _FIXES = (
-    f"A *fix*, `findings/NAME/fix.py`, is the proposed change as a patch of the running engine; `{SCRIPT} --fixed` "
+    f"A *fix*, `findings/NAME/fix.py`, is the proposed change as a patch of the running engine; `{WHOLE} --fixed` "
     "runs the script with it. `blockproof findings --fixes` tries each: the script must show the defect without it and "
     "nothing with it, and the oracles, over the same operations, must find nothing with it that they do not find "
     f"without it (`findings/{BY_FIXES}`)."

@@ -27,6 +27,8 @@ from blockproof.fuzz.cli.plan import parse_memory
 from blockproof.fuzz.engines.mutants import MUTANTS
 from blockproof.fuzz.faults import Part, fault_named
 from blockproof.fuzz.opening.targets import check_spec
+from blockproof.fuzz.releases.findings import SCRIPT, WHOLE
+from blockproof.fuzz.releases.standalone import standalone
 from blockproof.fuzz.releases.versions import range_in, releases_between
 from blockproof.fuzz.testing.pytest_options import OPTIONS
 from blockproof.proofs.exploration.faults import FAULTS
@@ -274,7 +276,8 @@ def _python(arguments: list[str], folder: Path) -> str:
         module = ROOT / (arguments[1].removeprefix("blockproof.").replace(".", "/") + ".py")
         return "" if module.exists() else f"there is no module {arguments[1]}"
     script, rest = arguments[0] if arguments else "", arguments[1:]
-    path = next((path for path in (ROOT / script, folder / script) if path.exists()), None)
+    written = [folder / SCRIPT] if script == WHOLE else []  # as one file; see `blockproof findings --script`
+    path = next((path for path in (ROOT / script, folder / script, *written) if path.exists()), None)
     if path is None:
         return f"there is no {script}"
     known = options_of(path)
@@ -283,8 +286,9 @@ def _python(arguments: list[str], folder: Path) -> str:
 
 
 def options_of(script: Path) -> set[str]:
-    """The options that a script of ours reads: the texts in it that look like one."""
-    nodes = ast.walk(ast.parse(script.read_text(encoding="utf-8")))
+    """The options that a script of ours, or of a finding, reads: the texts in it that look like one."""
+    source = standalone(script) if script.name == SCRIPT else script.read_text(encoding="utf-8")
+    nodes = ast.walk(ast.parse(source))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     if script.name == "hostile.py":  # one for each kind of malformed document
         texts |= {f"--{kind}" for kind in KINDS}

@@ -11,7 +11,8 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.releases import finding_scripts
 from blockproof.fuzz.releases.finding_scripts import engine_of, judged, observe_scripts, read_scripts, run_script
-from blockproof.fuzz.releases.findings import BY_SCRIPTS, Entry, folder_page, read_entries, read_observations
+from blockproof.fuzz.releases.findings import BY_SCRIPTS, SCRIPT, Entry, folder_page, read_entries, read_observations
+from blockproof.fuzz.releases.standalone import standalone
 
 FOLDER = Path(__file__).parents[3] / "docs" / "evidence" / "findings"
 ENTRIES = read_entries(FOLDER)
@@ -30,7 +31,7 @@ def script(tmp_path, monkeypatch):
     monkeypatch.setattr(finding_scripts, "interpreter_of", lambda spec: (spec, None))
 
     def write(code):
-        path = tmp_path / "mine" / "reproduce.py"
+        path = tmp_path / "mine" / SCRIPT
         path.parent.mkdir(exist_ok=True)
         path.write_text(code + IMPORTS)
         return path
@@ -42,7 +43,7 @@ def script(tmp_path, monkeypatch):
 
 
 def test_every_finding_has_a_script_that_was_run_on_every_known_release():
-    assert {path.parent.name for path in FOLDER.glob("*/reproduce.py")} == set(SCRIPTS)
+    assert {path.parent.name for path in FOLDER.glob(f"*/{SCRIPT}")} == set(SCRIPTS)
     assert set(RECORDED) == set(SCRIPTS) == set(ENTRIES)
     for name, row in RECORDED.items():
         family = engine_of(SCRIPTS[name])
@@ -75,8 +76,8 @@ def test_a_script_and_the_case_of_the_scheduler_show_the_same_where_both_could_b
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_imports_the_engine_and_the_standard_library_only(name):
-    tree = ast.parse(SCRIPTS[name].read_text())
+def test_a_script_as_one_file_imports_the_engine_and_the_standard_library_only(name):
+    tree = ast.parse(standalone(SCRIPTS[name]))
     imported = {
         (node.module if isinstance(node, ast.ImportFrom) else alias.name).split(".")[0]
         for node in ast.walk(tree)
@@ -84,19 +85,7 @@ def test_a_script_imports_the_engine_and_the_standard_library_only(name):
         for alias in node.names
     }
     assert imported - set(sys.stdlib_module_names) <= {engine_of(SCRIPTS[name]).name, "torch"}
-
-
-def test_what_all_scripts_of_an_engine_have_in_common_is_the_same_in_each():
-    parts: dict[str, set[str]] = {"engine": set(), "connector": set()}
-    for script in SCRIPTS.values():
-        text = script.read_text()
-        if engine_of(script) is not families()["vllm"]:
-            continue
-        parts["engine"].add(text[text.index("# The engine without a device.") : text.index("# The case.")])
-        if "class Store" in text:
-            part = text[text.index("class Store") :]
-            parts["connector"].add(part[: part.index("\n\n\n")])
-    assert {name: len(texts) for name, texts in parts.items()} == {"engine": 1, "connector": 1}
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
 
 
 # What counts.
@@ -141,7 +130,7 @@ def test_a_script_that_hangs_is_ended(script):
 
 
 def test_a_script_without_an_engine_is_told(tmp_path):
-    path = tmp_path / "reproduce.py"
+    path = tmp_path / SCRIPT
     path.write_text("print('vllm')")
     with pytest.raises(ValueError, match="imports no engine"):
         engine_of(path)
@@ -157,8 +146,8 @@ def test_scripts_run_on_releases_of_their_engine_only(script):
     assert printed["mine"][SPEC][-1] == "the defect shows"
 
 
-def test_a_script_that_changes_its_mind_is_a_problem(script):
-    marker = "from pathlib import Path\nflag = Path(__file__).with_name('ran')\n"
+def test_a_script_that_changes_its_mind_is_a_problem(script, tmp_path):
+    marker = f"from pathlib import Path\nflag = Path({str(tmp_path / 'ran')!r})\n"
     path = script(
         f"{marker}if flag.exists():\n    print('the defect does not show')\n    raise SystemExit\nflag.touch()\n{SHOWS}"
     )
@@ -182,7 +171,7 @@ def test_recording_checking_and_the_page(script, tmp_path, capsys):
     assert main([*words, "--json", "--times", "2"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["printed"]["mine"][SPEC][-1] == "the defect shows"
-    assert "[script](findings/mine/reproduce.py): vllm==0.33.0: shows" in folder_page(tmp_path, "command")
+    assert "[script](findings/mine/scenario.py): vllm==0.33.0: shows" in folder_page(tmp_path, "command")
     script("print('the defect does not show')")
     assert main(words) == 1
     assert f"mine on {SPEC}: nothing, recorded was shows" in capsys.readouterr().out

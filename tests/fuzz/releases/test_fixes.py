@@ -8,9 +8,10 @@ from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases import fixes
 from blockproof.fuzz.releases.finding_scripts import Told
-from blockproof.fuzz.releases.findings import BY_SCRIPTS, Entry, folder_page, read_observations
+from blockproof.fuzz.releases.findings import BY_SCRIPTS, SCRIPT, Entry, folder_page, read_observations
 from blockproof.fuzz.releases.fix_records import Held, Judged, read_fixes, record_fix
 from blockproof.fuzz.releases.fixes import FIX, try_fixes, with_fix
+from blockproof.fuzz.releases.standalone import standalone
 from blockproof.fuzz.traces.files import TraceError
 
 from .test_findings import ENTRIES, FAULT, FOLDER
@@ -54,10 +55,11 @@ def test_what_the_newest_release_shows_has_a_fix_that_holds_there():
 
 
 @pytest.mark.parametrize("name", with_fix(FOLDER, list(ENTRIES)))
-def test_a_change_of_the_engine_stands_in_the_file_of_the_fix_only(name):
-    script = (FOLDER / name / "reproduce.py").read_text()
-    assert script.count("def fix() -> None:") == 1
-    assert '"fix.py"))["fix"]()' in script[script.index("def fix() -> None:") :]
+def test_a_change_of_the_engine_stands_in_the_file_of_the_fix_and_in_the_whole_script(name):
+    script, change = FOLDER / name / SCRIPT, (FOLDER / name / FIX).read_text()
+    assert "def fix" not in script.read_text()
+    assert script.read_text().endswith("main(case, fix)\n")
+    assert change[change.index("def fix() -> None:") :] in standalone(script)
 
 
 # Whether a fix holds.

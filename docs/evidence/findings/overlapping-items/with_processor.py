@@ -1,5 +1,7 @@
 """The same through the processor of Qwen2.5-Omni: what it makes of a clip, and what the engine then serves.
 
+    PYTHONPATH=docs/evidence/findings python docs/evidence/findings/overlapping-items/with_processor.py
+
 Needs no model files: tokenizer (bytes and the special tokens) and configuration (two small layers) are made here. Needs
 torchvision (its Python part is enough) and blake3 beside the engine. Tried with vLLM 0.33.0, transformers 5.23 and
 torchvision 0.28; it prints what it sees.
@@ -11,15 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from engine_without_device import layer, run, served, start, submit, take_items
 from tokenizers import Tokenizer, models, pre_tokenizers
 from vllm.config import ModelConfig
 from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.processing import ProcessorInputs, TimingContext
-from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
-
-SHARED: dict[str, Any] = {}
-exec(Path(__file__).with_name("reproduce.py").read_text().partition("# The case.")[0], SHARED)
-start, submit, run, served, layer = (SHARED[name] for name in ("start", "submit", "run", "served", "layer"))
 
 TOKENS = {
     "image_token": "<|IMAGE|>",
@@ -115,8 +113,7 @@ def main() -> None:
 
     for label, samples in (("another sound of 4 s", sound(4, 9)), ("a sound of 5 s", sound(5, 5))):
         engine = start({"full": layer("FullAttentionSpec")}, blocks=256, length=2048, batch=2048)
-        engine.scheduler.max_num_encoder_input_tokens = engine.inputs.mm_encoder_cache_size = 1 << 20
-        engine.scheduler.encoder_cache_manager = EncoderCacheManager(cache_size=1 << 20)
+        take_items(engine)
         asked(engine, "first", sound(4, 4))
         made, tokens = asked(engine, "second", samples), served(engine, "second")
         for kind, (place,) in made["mm_placeholders"].items():

@@ -1,18 +1,13 @@
-"""More blocks count as free than there are, after a request that loads from outside behind a hit.
+"""The engine without a device, the same in every script: the engine's own configuration, input processing, start-up and
+step loop (EngineCore), over an executor that computes nothing and answers each request with token 7.
 
-Two groups of full attention of different kinds, as of a model and its draft model, a sliding window, and a connector
-that loads while the request waits. The window shortens the common hit; the list of the second full group stays as it
-was. That group then needs fewer blocks than it has, and a negative number is taken.
+It says how vLLM is to be imported, so it comes before anything else of vLLM.
 """
-
-# The engine without a device. This part is the same in every script: the engine's own configuration, input processing,
-# start-up and step loop (EngineCore), over an executor that computes nothing and answers each request with token 7.
 
 import json
 import os
-import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from inspect import signature
 from typing import Any, ClassVar
@@ -22,9 +17,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 import vllm.platforms
+from verdict import tell
 from vllm.config import (
     CacheConfig,
     DeviceConfig,
+    KVTransferConfig,
     ModelConfig,
     ParallelConfig,
     SchedulerConfig,
@@ -33,6 +30,7 @@ from vllm.config import (
 )
 from vllm.sampling_params import SamplingParams
 from vllm.v1 import kv_cache_interface as specs
+from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.executor.abstract import Executor
@@ -45,6 +43,20 @@ type(vllm.platforms.current_platform).support_hybrid_kv_cache = classmethod(lamb
 def make(kind: Any, **options: Any) -> Any:
     """Calls `kind` with those of the options that this release has."""
     return kind(**{name: value for name, value in options.items() if name in signature(kind).parameters})
+
+
+def answered(names: Iterable[str], sampled: Sequence[Sequence[int]], **more: Any) -> Any:
+    """What a worker answers to a step: the tokens that it has sampled for each of these requests."""
+    places = {name: place for place, name in enumerate(names)}
+    nothing = {"logprobs": None, "prompt_logprobs_dict": {}, "pooler_output": []}
+    return make(
+        ModelRunnerOutput,
+        req_ids=list(places),
+        req_id_to_index=places,
+        sampled_token_ids=sampled,
+        **nothing,
+        **more,
+    )
 
 
 class NoDevice(Executor):
@@ -82,18 +94,8 @@ class NoDevice(Executor):
             ends = begun[name] + tokens >= self.known[name]
             self.known[name] += ends
             sampled.append([7] if ends else [])
-        names = list(scheduler_output.num_scheduled_tokens)
-        places = {name: place for place, name in enumerate(names)}
-        answer = make(
-            ModelRunnerOutput,
-            req_ids=names,
-            req_id_to_index=places,
-            sampled_token_ids=sampled,
-            logprobs=None,
-            prompt_logprobs_dict={},
-            pooler_output=[],
-            kv_connector_output=KVConnectorOutput(finished_recving=set(self.arrived)) if self.arrived else None,
-        )
+        arrived = KVConnectorOutput(finished_recving=set(self.arrived)) if self.arrived else None
+        answer = answered(scheduler_output.num_scheduled_tokens, sampled, kv_connector_output=arrived)
         self.arrived.clear()
         if non_block:
             done: Future[Any] = Future()
@@ -126,8 +128,15 @@ class NoDevice(Executor):
 
 
 def layer(kind: str, block_size: int = 16, **more: Any) -> Any:
-    """The cache spec of an attention layer: 4096 bytes for a block of 16 tokens."""
-    return getattr(specs, kind)(block_size=block_size, num_kv_heads=1, head_size=64, dtype=torch.float16, **more)
+    """The cache spec of an attention layer: 4096 bytes for a block of 16 tokens, unless there are more heads."""
+    small = {"num_kv_heads": 1, "head_size": 64, "dtype": torch.float16}
+    return getattr(specs, kind)(block_size=block_size, **(small | more))
+
+
+def mamba(block_size: int = 16, **more: Any) -> Any:
+    """The cache spec of a Mamba layer in mode align: 4096 bytes for a state, however many tokens it stands for."""
+    align = {"mamba_cache_mode": "align", **more}
+    return specs.MambaSpec(block_size=block_size, shapes=((2048,),), dtypes=(torch.float16,), **align)
 
 
 def model_in(folder: str) -> str:
@@ -182,6 +191,13 @@ def start(layers: Mapping[str, Any], blocks: int, length: int, batch: int, **opt
     return engine
 
 
+def connected(connector: str | None, **more: Any) -> dict[str, Any]:
+    """Options of `start` for an engine with this connector, and with groups of several kinds beside it: these it has
+    only if it is asked for them."""
+    config = KVTransferConfig(kv_connector=connector, kv_role="kv_both", **more) if connector else None
+    return {"kv_transfer_config": config, "scheduling": {"disable_hybrid_kv_cache_manager": False}}
+
+
 def submit(engine: Any, name: str, tokens: Sequence[int], answer: int = 4, **more: Any) -> None:
     """A request comes in, through the engine's own input processing. `prompt`: more fields of the prompt."""
     prompt = {"type": "token", "prompt_token_ids": list(tokens), **more.pop("prompt", {})}
@@ -217,110 +233,49 @@ def served(engine: Any, name: str) -> int:
     return engine.model_executor.served[name]
 
 
-def main(case: Callable[[], tuple[str, str, bool]], fix: Callable[[], None] = lambda: None) -> None:
-    """Tells what `case` expects, what happens, and whether the defect shows; exits with 1 if it does, 0 if it does not,
-    and 3 if the case could not be tried. With `--fixed`, `fix` changes the engine before."""
-    fixed = "--fixed" in sys.argv
-    print(f"vLLM {release}{', with the change' if fixed else ''}", flush=True)
-    try:
-        if fixed:
-            fix()
-        expected, happened, shows = case()
-    except Exception as error:
-        print(f"could not be tried: {type(error).__name__}: {' '.join(str(error).split())[:300]}", flush=True)
-        sys.exit(3)
-    print(f"expected: {expected}\nhappened: {happened}")
-    print("the defect shows" if shows else "the defect does not show", flush=True)
-    sys.exit(int(shows))
+def repeated(engine: Any, length: int) -> int:
+    """Tokens of a prompt of this length that are served from the cache when it comes a second time."""
+    for name in ("first", "second"):
+        submit(engine, name, range(1, length + 1))
+        run(engine)
+    return served(engine, "second")
 
 
-# The case.
-
-from vllm.config import KVTransferConfig
-from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata, SupportsHMA
-
-
-class Store(KVConnectorBase_V1, SupportsHMA):
-    """Has as many first tokens of a prompt as its `kv_transfer_params` say, and loads them within one step."""
-
-    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-        """Tokens that can be loaded, asynchronously."""
-        more = (request.kv_transfer_params or {}).get("stored", 0) - num_computed_tokens
-        return max(0, more), more > 0
-
-    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-        """The load begins; it has ended at the end of the step."""
-        if num_external_tokens:
-            NoDevice.arrived.add(request.request_id)
-
-    def build_connector_meta(self, scheduler_output: Any) -> Any:
-        """Nothing to tell a worker."""
-        return KVConnectorMetadata()
-
-    def request_finished_all_groups(self, request: Any, block_ids: Any) -> tuple[bool, None]:
-        """The blocks can be freed at once."""
-        return False, None
-
-    def start_load_kv(self, forward_context: Any, **more: Any) -> None:
-        """For workers."""
-
-    def wait_for_layer_load(self, layer_name: str) -> None:
-        """For workers."""
-
-    def save_kv_layer(self, *given: Any, **more: Any) -> None:
-        """For workers."""
-
-    def wait_for_save(self) -> None:
-        """For workers."""
-
-
-DIES = "AssertionError: prev_free_block of fake_free_list_tail should always exist"
-
-
-def wrong(held: int) -> str:
-    """How the count of free blocks is wrong at the end, or the exception that this leads to; empty if it is right.
-
-    `held`: blocks that another request holds when the load begins.
-    """
-    mla = specs.MLAAttentionSpec(block_size=16, num_kv_heads=1, head_size=128, dtype=torch.float16)
-    window = layer("SlidingWindowSpec", sliding_window=32)
-    connector = KVTransferConfig(kv_connector="Store", kv_connector_module_path="__main__", kv_role="kv_both")
-    engine = start(
-        {"full": layer("FullAttentionSpec"), "draft": mla, "window": window},
-        blocks=70,
-        length=256,
-        batch=64,
-        kv_transfer_config=connector,
-        scheduling={"disable_hybrid_kv_cache_manager": False},
+def with_eagle(hit: Callable[[int], int], length: int, block: int) -> tuple[str, str, bool]:
+    """A case: an Eagle head of 2 draft tokens may cost a repeated prompt of this length one block. `hit`: tokens that
+    are served from the cache with so many draft tokens."""
+    without, eagle = hit(0), hit(2)
+    return (
+        f"with Eagle a repeated prompt hits at most one block of {block} less than without",
+        f"of {length} tokens {eagle} are hit with Eagle, {without} without",
+        eagle + block < without,
     )
-    pool = engine.scheduler.kv_cache_manager.block_pool
-    free = pool.get_num_free_blocks()
-    submit(engine, "long", range(1, 181), answer=60)
-    run(engine, 5)
-    submit(engine, "holder", range(1001, 1000 + 16 * held), answer=30)
-    run(engine, 4)
-    submit(engine, "loaded", [*range(1, 67), *range(600, 620)], extra_args={"kv_transfer_params": {"stored": 16}})
+
+
+def group(engine: Any, kind: str) -> int:
+    """Which of the groups is that of the layers of this kind."""
+    kinds = [type(group.kv_cache_spec).__name__ for group in engine.scheduler.kv_cache_config.kv_cache_groups]
+    return kinds.index(kind)
+
+
+def take_items(engine: Any) -> None:
+    """The model is a text model, so that no files are needed; give it the room for items that a model with images or
+    sound has."""
+    engine.scheduler.max_num_encoder_input_tokens = engine.inputs.mm_encoder_cache_size = 1 << 20
+    engine.scheduler.encoder_cache_manager = EncoderCacheManager(cache_size=1 << 20)
+
+
+def death(engine: Any, wanted: str) -> str:
+    """Runs the step loop. Type and text of the exception that ends it, which must be the wanted one; empty if none."""
     try:
         run(engine)
-    except AssertionError as error:
-        if f"AssertionError: {error}" != DIES:
-            raise
-        return DIES
-    more = pool.get_num_free_blocks() - free
-    return f"{more} more blocks are free than at the start" if more > 0 else ""
+    except Exception as error:
+        if (how := f"{type(error).__name__}: {error}") != wanted:
+            raise RuntimeError(f"the engine ends with another exception: {how}") from error
+        return how
+    return ""
 
 
-def case() -> tuple[str, str, bool]:
-    """Several fill levels of the pool."""
-    found = {held: what for held in range(1, 14) if (what := wrong(held))}
-    held, what = next(iter(found.items()), (0, "the count is right"))
-    if DIES in found.values():
-        print(f"exception: {DIES}")
-    return (
-        "as many blocks are free at the end as at the start",
-        f"wrong at {len(found)} of 13 fill levels: {what} (with {held} blocks held)" if found else what,
-        bool(found),
-    )
-
-
-main(case)
+def main(case: Callable[[], tuple[str, str, bool]], fix: Callable[[], None] = lambda: None) -> None:
+    """Tells what `case` expects, what happens, and whether the defect shows; see `tell`."""
+    tell(lambda: f"vLLM {release}", case, fix)

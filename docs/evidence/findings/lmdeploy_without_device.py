@@ -1,26 +1,19 @@
-"""Two requests decode into one cached block: one that had to wait comes back with the other's block behind its own.
-
-LMDeploy's PyTorch engine with prefix caching, blocks of 16 tokens and a `prefill_interval` of 32. Two requests have one
-prompt and one answer. When the pool is full, one of them waits, and keeps its blocks; when it is admitted again, the
-prefix trie is matched from where its cursor stood, and what is found is appended behind the blocks that it has.
-
-Needs the Python files of LMDeploy and what these import; no GPU.
-"""
+"""LMDeploy's scheduler without a device: no GPU, and of LMDeploy its Python files and what these import."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any
 
-PROMPT, ANSWER = list(range(1, 21)), list(range(1000, 1400))
+from verdict import tell
 
 
 def leave_out_init(name: str) -> None:
     """The package's own `__init__` imports an HTTP client and pipelines; the scheduler needs none of them."""
     spec = PathFinder.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        raise SystemExit(f"{name} is not on the import path")
+        raise ImportError(f"{name} is not on the import path")
     package = ModuleType(name)
     package.__path__ = list(spec.submodule_search_locations)
     sys.modules[name] = package
@@ -96,43 +89,14 @@ class Engine:
         sequence.update_token_ids([token], mode=UpdateTokenMode.DECODE)
 
 
-def case() -> tuple[str, str, bool]:
-    """Two requests with one prompt, both answered alike."""
-    engine, start = Engine(14, 16, 32, enable_prefix_caching=True), len(PROMPT)
-    both = [engine.submit(name, PROMPT) for name in (1, 2)]
-    running = engine.prefill()
-    for sequence in both:
-        engine.forward(sequence)
-    expected, story = "each request reads what was computed for it", ""
-    for _ in range(150):
-        for sequence in running:
-            engine.append(sequence, ANSWER[sequence.num_all_ids - start])
-        kept = engine.decode(running)
-        waits = next((sequence for sequence in running if sequence not in kept), None)
-        before = engine.table(waits) if waits else []
-        running = kept + (engine.prefill() if waits else [])
-        wrong = {sequence.session_id: engine.forward(sequence) for sequence in running}
-        if waits and waits in running:
-            story = f"request {waits.session_id} waited with blocks {before} and came back with {engine.table(waits)}"
-        if reader := next((name for name, positions in wrong.items() if positions), None):
-            return expected, f"{story}; request {reader} reads another content at positions {wrong[reader]}", True
-    return expected, story or "no request had to wait", False
+def started() -> str:
+    """Makes LMDeploy ready to be imported; its name and release."""
+    leave_out_init("lmdeploy")
+    from lmdeploy.version import __version__ as release
+
+    return f"LMDeploy {release}"
 
 
-def main() -> None:
-    """Tells what is expected, what happens, and whether the defect shows."""
-    try:
-        leave_out_init("lmdeploy")
-        from lmdeploy.version import __version__ as release
-
-        print(f"LMDeploy {release}", flush=True)
-        expected, happened, shows = case()
-    except (Exception, SystemExit) as error:
-        print(f"could not be tried: {type(error).__name__}: {' '.join(str(error).split())[:300]}", flush=True)
-        sys.exit(3)
-    print(f"expected: {expected}\nhappened: {happened}")
-    print("the defect shows" if shows else "the defect does not show", flush=True)
-    sys.exit(int(shows))
-
-
-main()
+def main(case: Callable[[], tuple[str, str, bool]]) -> None:
+    """Tells what `case` expects, what happens, and whether the defect shows; see `tell`."""
+    tell(started, case)
