@@ -3,7 +3,6 @@
 make coverage && .venv/bin/python benchmarks/coverage_page.py [--write docs/evidence/coverage.md]
 """
 
-import argparse
 import json
 import platform
 import subprocess
@@ -14,7 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from written import processor
+from written import parser, processor, put, table
 
 FOLDERS = ("model", "impl", "fuzz", "proofs")
 COUNTS = ("num_statements", "covered_lines", "num_branches", "covered_branches")
@@ -35,8 +34,6 @@ run, and what needs torch counts only where it is installed.
 A line that a test runs is not yet a line that a test checks: for that see the planted faults
 (`blockproof mutants`) and [the mutations of the model's arithmetic](mutation.md).
 
-| folder | statements | lines run | branches | branches run | both |
-| --- | ---: | ---: | ---: | ---: | ---: |
 """
 
 
@@ -62,13 +59,11 @@ def by_folder(document: dict[str, Any]) -> dict[str, Counter[str]]:
     return dict(sorted(found.items(), key=lambda item: (FOLDERS.index(item[0].partition("/")[0]), item[0])))
 
 
-def line(name: str, counts: Counter[str]) -> str:
+def cells(name: str, counts: Counter[str]) -> list[str]:
     """A row of the table."""
     statements, lines, branches, run = (counts[key] for key in COUNTS)
-    return (
-        f"| {name} | {statements:,} | {share(lines, statements)} | {branches:,} | {share(run, branches)}"
-        f" | {share(lines + run, statements + branches)} |"
-    )
+    shares = share(lines, statements), share(run, branches), share(lines + run, statements + branches)
+    return [name, f"{statements:,}", shares[0], f"{branches:,}", *shares[1:]]
 
 
 def share(part: int, whole: int) -> str:
@@ -78,19 +73,14 @@ def share(part: int, whole: int) -> str:
 def page() -> str:
     folders = by_folder(measured())
     total: Counter[str] = sum((folders[name] for name in FOLDERS if name in folders), Counter())
-    rows = [line(f"**{name}**" if name in FOLDERS else name, counts) for name, counts in folders.items()]
+    rows = [cells(f"**{name}**" if name in FOLDERS else name, counts) for name, counts in folders.items()]
     head = HEAD.format(day=date.today(), machine=processor(), python=platform.python_version())
-    return head + "\n".join([*rows, line("**all**", total)]) + "\n"
+    names = "folder | statements: | lines run: | branches: | branches run: | both:"
+    return head + "\n".join(table(names, [*rows, cells("**all**", total)])) + "\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page there instead of printing it")
-    arguments = parser.parse_args()
-    if arguments.write is None:
-        print(page(), end="")
-    else:
-        arguments.write.write_text(page(), encoding="utf-8")
+    put(page(), parser(__doc__).parse_args().write)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,11 @@ python benchmarks/exploration.py [--write docs/evidence/exploration.md] [--scope
 python benchmarks/exploration.py --pin     # the counts that the tests compare with, in half a minute
 """
 
-import argparse
 import json
 import os
-import platform
 import sys
 from collections.abc import Sequence
-from datetime import date
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from textwrap import wrap
 
@@ -23,8 +20,9 @@ from blockproof.proofs.exploration.properties import MEANING
 from blockproof.proofs.exploration.scope import Scope
 from blockproof.proofs.exploration.scopes import SCOPES, made_to_measure
 from blockproof.proofs.exploration.search import EXHAUSTED, Exploration, Limits, Search
-from written import command, put
+from written import command, machine_lines, parser, put, table
 
+wrapped = partial(wrap, width=110, break_on_hyphens=False)
 PINNED = Path(__file__).parents[1] / "tests" / "proofs" / "exploration_counts.json"
 MOST_PINNED = 25_000
 """Scopes with more states are too large for the tests; this page has their counts."""
@@ -83,43 +81,35 @@ Each is drawn by the fuzzer.
 """
 
 
-def scope_lines(done: Sequence[Exploration]) -> list[str]:
-    lines = [
-        "| scope | shape | requests | states | at rest | transitions | depth | CPU s | states/CPU s |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+def scope_table(done: Sequence[Exploration]) -> list[str]:
+    rows = []
     for each in done:
         scope = SCOPES[each.scope]
         groups = shape_text(scope.shape).removeprefix("shape: ").partition(", max_model_len")[0]
-        lines.append(
-            f"| {each.scope} | {groups} | {scope.requests} | {each.states:,} | {each.resting:,} | {each.transitions:,} "
-            f"| {each.depth} | {each.cpu_seconds:.1f} | {each.states / each.cpu_seconds:,.0f} |"
-        )
+        counts = [f"{count:,}" for count in (each.states, each.resting, each.transitions, each.depth)]
+        rate = f"{each.states / each.cpu_seconds:,.0f}"
+        rows.append([each.scope, groups, scope.requests, *counts, f"{each.cpu_seconds:.1f}", rate])
     states, cpu = sum(each.states for each in done), sum(each.cpu_seconds for each in done)
     rest, moves = sum(each.resting for each in done), sum(each.transitions for each in done)
-    lines.append(f"| **all** | | | **{states:,}** | {rest:,} | {moves:,} | | {cpu:.0f} | **{states / cpu:,.0f}** |")
-    return lines
+    lines = table(
+        "scope | shape | requests: | states: | at rest: | transitions: | depth: | CPU s: | states/CPU s:", rows
+    )
+    return [*lines, f"| **all** | | | **{states:,}** | {rest:,} | {moves:,} | | {cpu:.0f} | **{states / cpu:,.0f}** |"]
 
 
-def reached_lines(done: Sequence[Exploration]) -> list[str]:
-    lines = ["| scope | what it must reach, and how often it did |", "| --- | --- |"]
-    for each in done:
-        reached = (f"{name} {each.reached[name]:,}" for name in SCOPES[each.scope].must_reach)
-        lines.append(f"| {each.scope} | {', '.join(reached)} |")
-    return lines
+def reached_table(done: Sequence[Exploration]) -> list[str]:
+    reached = {
+        each.scope: ", ".join(f"{name} {each.reached[name]:,}" for name in SCOPES[each.scope].must_reach)
+        for each in done
+    }
+    return table("scope | what it must reach, and how often it did", reached.items())
 
 
-def property_lines() -> list[str]:
+def property_table() -> list[str]:
     faults = by_property()
-    lines = [
-        "| id | what must hold | checked at | planted faults, and the operations to find them |",
-        "| --- | --- | --- | --- |",
-    ]
-    for name, meaning in MEANING.items():
-        lines.append(
-            f"| {name} | {meaning} | {CHECKED[name]} | {', '.join(map(fault_text, (f.name for f in faults[name])))} |"
-        )
-    return lines
+    shown = {name: ", ".join(fault_text(fault.name) for fault in faults[name]) for name in MEANING}
+    rows = ([name, meaning, CHECKED[name], shown[name]] for name, meaning in MEANING.items())
+    return table("id | what must hold | checked at | planted faults, and the operations to find them", rows)
 
 
 def fault_text(name: str) -> str:
@@ -136,21 +126,18 @@ def fault_text(name: str) -> str:
     return f"`{name}` ({len(finding.operations)})" if finding and alone else f"`{name}` NOT FOUND"
 
 
-def reduction_lines(scopes: Sequence[Scope]) -> list[str]:
-    lines = [
-        "| scope | states with names | up to names | at rest, any order | one at a time | operations | made once |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+def reduction_table(scopes: Sequence[Scope]) -> list[str]:
+    rows = []
     for scope in scopes:
         broken, named, canonical = reductions.symmetry(scope)
         lost, every, reduced = reductions.one_at_a_time(scope)
         missed, operations, made = reductions.once(scope)
         if broken or lost or missed:
             sys.exit(f"{scope.name}: {broken + lost + missed}")
-        lines.append(
-            f"| {scope.name} | {named:,} | {canonical:,} | {every:,} | {reduced:,} | {operations:,} | {made:,} |"
-        )
-    return lines
+        counts = (named, canonical, every, reduced, operations, made)
+        rows.append([scope.name, *(f"{count:,}" for count in counts)])
+    states = "states with names: | up to names: | at rest, any order: | one at a time:"
+    return table(f"scope | {states} | operations: | made once:", rows)
 
 
 def path_lines(name: str) -> list[str]:
@@ -159,11 +146,6 @@ def path_lines(name: str) -> list[str]:
         sys.exit(f"{name}: nothing was found, so the page would say something wrong")
     steps = [f"    {operation_text(operation)}" for operation in finding.operations]
     return [*wrapped(f"`{name}`: {finding.names[0]}, {finding.broken[0][1]}."), "", *steps]
-
-
-def wrapped(sentence: str) -> list[str]:
-    """A sentence in lines that can be read."""
-    return wrap(sentence, 110, break_on_hyphens=False)
 
 
 def pin() -> None:
@@ -183,34 +165,31 @@ def pin() -> None:
     put(f"{{\n{lines}\n}}\n", PINNED)
 
 
-def page(command: str, load: float, done: Sequence[Exploration]) -> str:
+def page(load: float, done: Sequence[Exploration]) -> str:
     only = ", ".join(f"`{name}`" for name in sorted(ONLY_THERE))
     return "\n".join(
         [
             "# Exploration",
             "",
-            f"Written by `{command}`.",
+            f"Written by `{command()}`.",
             INTRODUCTION,
-            f"* {date.today().isoformat()}, {os.cpu_count()} cores, of which one is used; "
-            f"load of the machine before: {load:.1f}",
-            "  (it is shared, so the time is CPU time of the one process that does it all)",
-            f"* Python {platform.python_version()} on {platform.system()}, blockproof {version('blockproof')}",
+            *machine_lines(load, "CPU time of the one process that does it all"),
             "",
             "## Scopes",
             "",
-            *scope_lines(done),
+            *scope_table(done),
             "",
             "All states of all of them were visited, nothing was found, and each reached what it is there for:",
             "",
-            *reached_lines(done),
+            *reached_table(done),
             LIMITS,
             "## Properties",
             "",
-            *property_lines(),
+            *property_table(),
             MEANINGS,
             "## What the reductions save, and that they lose nothing",
             "",
-            *reduction_lines([TINY, CROWDED, STEPS, ALONE]),
+            *reduction_table([TINY, CROWDED, STEPS, ALONE]),
             "",
             "## What it finds where both sides are wrong alike",
             "",
@@ -223,20 +202,17 @@ def page(command: str, load: float, done: Sequence[Exploration]) -> str:
             "",
             *path_lines("external-before-hits"),
             "",
-            *wrapped(
-                f"Only scopes with tokens from outside, reserved blocks, no prefix cache or three groups show {only}."
-            ),
+            *wrapped(f"Only scopes with tokens from outside, reserved blocks, no cache or three groups show {only}."),
             "",
         ]
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--scopes", default=",".join(SCOPES), help="which, by name, joined by commas")
-    parser.add_argument("--write", type=Path, help="write the page there; it is printed otherwise")
-    parser.add_argument("--pin", action="store_true", help="only write the counts that the tests compare with")
-    arguments = parser.parse_args()
+    asked = parser(__doc__)
+    asked.add_argument("--scopes", default=",".join(SCOPES), help="which, by name, joined by commas")
+    asked.add_argument("--pin", action="store_true", help="only write the counts that the tests compare with")
+    arguments = asked.parse_args()
     if arguments.pin:
         pin()
         return
@@ -247,7 +223,7 @@ def main() -> None:
         print(f"{name}: {done[-1].states:,} states, {done[-1].seconds:.1f} s", file=sys.stderr)
         if not done[-1].passed:
             sys.exit(f"{name}: {done[-1].ended}, {done[-1].finding}, missing {done[-1].missing}")
-    put(page(command(), load, done), arguments.write)
+    put(page(load, done), arguments.write)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Malformed files and replies, and what the commands answer to them (`tests/fuzz/malformed_cases.py`).
 
 python benchmarks/hostile.py [--traces N] [--replies N] [--configurations N] [--arguments N] [--reports N]
-                             [--checkpoints N] [--seed N] [--keep FOLDER] [--write PAGE]
+                             [--checkpoints N] [--seed N] [--keep FOLDER]
 
 Prints how many came to which end; the longest time and the memory that this process took at most. Exits with 1 if one
 broke a promise: a traceback, more than a line about what is wrong, something printed that moves the cursor, code of
@@ -20,8 +20,6 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from random import Random
 
-from written import HOSTILE_PAGE, put_section
-
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from tests.fuzz import malformed, malformed_cases, malformed_watch  # these stand beside the tests
@@ -38,16 +36,15 @@ def main() -> int:
         parser.add_argument(f"--{kind}", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path)
-    parser.add_argument("--write", type=Path)
     asked = parser.parse_args()
     bad = 0
     for kind in malformed_cases.KINDS:
         if count := getattr(asked, kind):
-            bad += run(kind, count, asked.seed, asked.keep, asked.write)
+            bad += run(kind, count, asked.seed, asked.keep)
     return 1 if bad else 0
 
 
-def run(kind: str, count: int, seed: int, keep: Path | None, page: Path | None) -> int:
+def run(kind: str, count: int, seed: int, keep: Path | None) -> int:
     """So many of a kind, or as many as were done when Ctrl-C ended it. Returns how many broke a promise."""
     outcomes, longest, most = Counter[str](), (0.0, 0), 0
     before, begin, used = Path.cwd(), time.monotonic(), time.process_time()
@@ -71,11 +68,10 @@ def run(kind: str, count: int, seed: int, keep: Path | None, page: Path | None) 
                     if keep is not None:
                         shutil.copytree(folder, keep / f"{kind}-{number}", dirs_exist_ok=True)
     os.chdir(before)
-    said = [f"{outcomes.total():,} malformed {kind}, seeds from {seed}"]
-    said += [f"{times:8,}  {outcome}" for outcome, times in outcomes.most_common()]
-    said += [f"longest {longest[0]:.1f} s (seed {longest[1]}); most memory for one {most} MiB"]
-    said += [f"{time.monotonic() - begin:.0f} s, {time.process_time() - used:.0f} s of processor time"]
-    put_section(page, f"Malformed {kind}", HOSTILE_PAGE, said)
+    print(f"{outcomes.total():,} malformed {kind}, seeds from {seed}")
+    print("".join(f"{times:8,}  {outcome}\n" for outcome, times in outcomes.most_common()), end="")
+    print(f"longest {longest[0]:.1f} s (seed {longest[1]}); most memory for one {most} MiB")
+    print(f"{time.monotonic() - begin:.0f} s, {time.process_time() - used:.0f} s of processor time", flush=True)
     return sum(times for outcome, times in outcomes.items() if outcome.startswith("WRONG"))
 
 

@@ -8,7 +8,6 @@ cannot be proved any more. What survives must be declared in EQUIVALENT with a r
 known from `proofs/expected/model.json`.
 """
 
-import argparse
 import ast
 import difflib
 import hashlib
@@ -28,8 +27,8 @@ from types import CodeType, ModuleType
 from blockproof.model import arith
 from blockproof.model.config import arith as config_arith
 from blockproof.proofs import expectations, roles
-from blockproof.proofs.theorem import Statement
 from blockproof.proofs.theorems import BY_ID
+from written import command, parser, put, table
 
 MODULES: dict[str, ModuleType] = {"model/arith.py": arith, "model/config/arith.py": config_arith}
 ENOUGH_S = 10.0
@@ -150,18 +149,14 @@ def fate(task: int) -> Fate:
     vars(MODULES[mutant.module])[function].__code__ = mutant.code
     undecided = ""
     for name in theorems:
-        status = _status(BY_ID[name], seconds)
+        status = BY_ID[name].settle(roles.model(), seconds, with_controls=False).status
         if status == "refuted":
             return Fate(function, line, "refuted", name, time.perf_counter() - start)
         undecided = undecided or (name if status == "undecided" else "")
         if undecided and time.perf_counter() - start > ENOUGH_S:
             break
-    status = "undecided" if undecided else "survived"
-    return Fate(function, line, status, undecided, time.perf_counter() - start)
-
-
-def _status(statement: Statement, seconds: float) -> str:
-    return statement.settle(roles.model(), seconds, with_controls=False).status
+    left = "undecided" if undecided else "survived"
+    return Fate(function, line, left, undecided, time.perf_counter() - start)
 
 
 def covering() -> dict[str, tuple[str, ...]]:
@@ -179,7 +174,7 @@ def page(fates: list[Fate], bare: list[str]) -> str:
     """The result as Markdown."""
     counts = Counter(fate.status for fate in fates)
     told = [
-        f"`python benchmarks/mutation.py --write docs/evidence/mutation.md`, {date.today()}: {len(fates)} mutations of",
+        f"`{command()}`, {date.today()}: {len(fates)} mutations of",
         f"{' and '.join(f'`{module}`' for module in MODULES)} (cosmic-ray, and `min` for `max`),",
         f"{counts['refuted']} refuted by a theorem with a counterexample that was run, {counts['undecided']} after",
         f"which a theorem can no longer be proved, {counts['survived']} survivors.",
@@ -191,34 +186,34 @@ def page(fates: list[Fate], bare: list[str]) -> str:
         "",
         f"The functions had the digest `{digest()}`; a test compares it with that of the functions as they are now.",
         "",
-        "| function | mutations | refuted | not proved any more | survived | theorems that refute |",
-        "|---|---|---|---|---|---|",
     ]
+    rows = []
     for function in sorted({fate.function for fate in fates}):
         mine = [fate for fate in fates if fate.function == function]
         kinds = Counter(fate.status for fate in mine)
         killers = ", ".join(sorted({fate.theorem for fate in mine if fate.status == "refuted"}))
-        numbers = " | ".join(str(kinds[status]) for status in ("refuted", "undecided", "survived"))
-        lines.append(f"| `{function}` | {len(mine)} | {numbers} | {killers} |")
+        rows.append(
+            [f"`{function}`", len(mine), *(kinds[one] for one in ("refuted", "undecided", "survived")), killers]
+        )
+    counted = "mutations: | refuted: | not proved any more: | survived:"
+    lines += table(f"function | {counted} | theorems that refute", rows)
     if bare:
         lines += ["", f"No theorem runs: {', '.join(bare)}."]
-    survivors = [fate for fate in fates if fate.status == "survived"]
-    if survivors:
-        lines += ["", "## Survivors", "", "| function | reads now | why nobody can see it |", "|---|---|---|"]
-        for one in survivors:
-            reason = EQUIVALENT.get((one.function, one.line), "**not argued**")
-            lines.append(f"| `{one.function}` | `{one.line}` | {reason} |")
+    alive = [one for one in fates if one.status == "survived"]
+    reasons = (EQUIVALENT.get((one.function, one.line), "**not argued**") for one in alive)
+    survivors = ([f"`{one.function}`", f"`{one.line}`", reason] for one, reason in zip(alive, reasons, strict=True))
+    if alive:
+        lines += ["", "## Survivors", "", *table("function | reads now | why nobody can see it", survivors)]
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     """Run all; 1 if a mutation survives without a reason, or a declared reason is stale."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", help="Only this function.")
-    parser.add_argument("--seconds", type=float, default=3.0, help="For each question to the solver.")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--write", type=Path, help="Write the result as Markdown.")
-    arguments = parser.parse_args()
+    asked = parser(__doc__)
+    asked.add_argument("--only", help="Only this function.")
+    asked.add_argument("--seconds", type=float, default=3.0, help="For each question to the solver.")
+    asked.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    arguments = asked.parse_args()
     theorems = covering()
     every = list(mutants(arguments.only))
     bare = sorted({mutant.function for mutant in every} - theorems.keys())
@@ -229,10 +224,7 @@ def main() -> int:
         for one in pool.imap_unordered(fate, range(len(TASKS)), chunksize=1):
             fates.append(one)
             print(f"{one.function:18} {one.status:10} {one.theorem:14} {one.seconds:5.1f} s  {one.line}", flush=True)
-    text = page(fates, bare)
-    if arguments.write:
-        arguments.write.write_text(text, encoding="utf-8")
-    print(text)
+    put(page(fates, bare), arguments.write)
     survived = {(one.function, one.line) for one in fates if one.status == "survived"}
     stale = EQUIVALENT.keys() - survived if arguments.only is None else set()
     for function, line in sorted(stale):

@@ -30,7 +30,7 @@ from blockproof.proofs.exploration import planting
 from blockproof.proofs.exploration.scopes import SCOPES
 from blockproof.proofs.exploration.search import Limits
 from blockproof.proofs.exploration.search import Search as Exploring
-from written import command, processor
+from written import command, parser, processor, table
 
 Row: TypeAlias = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,21 +69,18 @@ def main() -> int:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--operations", type=int, help="in place of --seconds, on a machine that others use")
-    parser.add_argument("--only", nargs="*")
-    parser.add_argument("--missing", action="store_true")
-    parser.add_argument(
-        "--matrix", type=int, metavar="N", help="ask every detector, for so many operations of one seed"
-    )
-    parser.add_argument("--explore", action="store_true", help="ask the exploration of small scopes as well")
-    parser.add_argument("--detectors", action="store_true", help="ask these only; what was found before stays")
-    parser.add_argument("--traces", type=Path)
-    parser.add_argument("--write", type=Path)
-    return parser
+    asked = parser(__doc__)
+    asked.add_argument("--seeds", type=int, default=SEEDS)
+    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--seconds", type=float, default=SECONDS)
+    asked.add_argument("--operations", type=int, help="in place of --seconds, on a machine that others use")
+    asked.add_argument("--only", nargs="*")
+    asked.add_argument("--missing", action="store_true")
+    asked.add_argument("--matrix", type=int, metavar="N", help="ask every detector, for so many operations of one seed")
+    asked.add_argument("--explore", action="store_true", help="ask the exploration of small scopes as well")
+    asked.add_argument("--detectors", action="store_true", help="ask these only; what was found before stays")
+    asked.add_argument("--traces", type=Path)
+    return asked
 
 
 def _hunted(fault: Fault, asked: argparse.Namespace) -> Row:
@@ -217,16 +214,18 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
     yield "Operations and processor seconds until it is found: of the seed in the middle, `(of 1)` where there were"
     yield "fewer seeds. A question is one about a configuration."
     yield ""
-    yield "| entry | report | what went wrong | fault | seen as | by | operations | seconds | trace |"
-    yield "| --- | --- | --- | --- | --- | --- | ---: | ---: | ---: |"
+    cells = []
     for row in rows:
         bug = bugs[row["bug"]]
         seen = f"`{row['observable']}` at {row['operation']}" if row["found"] else "not found"
         size = "question" if row["shrunk_to"] is None else str(row["shrunk_to"])
-        cells = [f"`{row['bug']}`", _report(bug), bug.title, f"`{row['fault']}`", seen, row["oracle"] or DASH]
         few = f" (of {number})" if (number := len(row.get("seeds", [row]))) < seeds else ""
-        cells += [f"{row['operations']:,}{few}", f"{row['processor_seconds']:.2f}", size]
-        yield f"| {' | '.join(cells)} |"
+        cost = [f"{row['operations']:,}{few}", f"{row['processor_seconds']:.2f}", size]
+        cells.append(
+            [f"`{row['bug']}`", _report(bug), bug.title, f"`{row['fault']}`", seen, row["oracle"] or DASH, *cost]
+        )
+    named = "entry | report | what went wrong | fault | seen as | by"
+    yield from table(f"{named} | operations: | seconds: | trace:", cells)
     yield ""
 
 
@@ -242,16 +241,12 @@ def _matrix(rows: Sequence[Row]) -> Iterator[str]:
     yield "our unit tests, which would take 37 processor seconds for each fault that they do not see."
     yield ""
     names = [*DETECTORS, "explore"]
-    yield f"| fault | {' | '.join(names)} |"
-    yield f"| --- |{' ---: |' * len(names)}"
-    for row in rows:
-        yield f"| `{row['fault']}` | {' | '.join(_shown(row['detectors'].get(name)) for name in names)} |"
+    shown = ([f"`{row['fault']}`", *(_shown(row["detectors"].get(name)) for name in names)] for row in rows)
+    yield from table(f"fault | {': | '.join(names)}:", shown)
     yield ""
-    yield "| detector | asked about | sees |"
-    yield "| --- | ---: | ---: |"
-    for name in names:
-        cells = [row["detectors"][name] for row in rows if row["detectors"].get(name)]
-        yield f"| {name} | {len(cells)} | {sum(cell['found'] for cell in cells)} |"
+    asked = {name: [cell for row in rows if (cell := row["detectors"].get(name))] for name in names}
+    counts = ([name, len(cells), sum(cell["found"] for cell in cells)] for name, cells in asked.items())
+    yield from table("detector | asked about: | sees:", counts)
     yield ""
 
 
@@ -270,11 +265,9 @@ def _report(bug: RealBug) -> str:
 def _not_planted() -> Iterator[str]:
     yield "## Not planted"
     yield ""
-    yield "| entry | report | what went wrong | why it is not planted |"
-    yield "| --- | --- | --- | --- |"
-    for bug_id, bug in real_bugs().items():
-        if bug.not_planted:
-            yield f"| `{bug_id}` | {_report(bug)} | {bug.title} | {bug.not_planted} |"
+    bugs = [(name, bug) for name, bug in real_bugs().items() if bug.not_planted]
+    rows = ([f"`{name}`", _report(bug), bug.title, bug.not_planted] for name, bug in bugs)
+    yield from table("entry | report | what went wrong | why it is not planted", rows)
 
 
 if __name__ == "__main__":

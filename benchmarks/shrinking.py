@@ -47,6 +47,7 @@ from blockproof.fuzz.traces.shrink import NotReproducedError, shrink
 from blockproof.fuzz.workload.operations import UNKNOWN_REQUEST
 from blockproof.model.legal import allows, misuse
 from blockproof.model.ops import Advance, Allocate, Done, Free, Lookup, Preempt, Reject, Submit
+from written import table
 
 HERE = Path(__file__).resolve().parents[1]
 sys.path += [str(HERE / "tests" / "fuzz"), str(HERE / "examples" / "my-engine")]
@@ -303,11 +304,7 @@ def main() -> int:
         problems += [f"{subject.kind}: {subject.name}, seed {asked.seed + number}: {what}" for what in promises]
         if number % 100 == 99:
             done = sum(one.found for one in figures.values())
-            print(
-                f"{done} findings, {len(problems)} broken, {time.monotonic() - begin:.0f} s",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(f"{done} findings, {len(problems)} broken, {time.monotonic() - begin:.0f} s", file=sys.stderr)
     print(*page(figures), *problems, sep="\n")
     found = sum(one.found for one in figures.values())
     print(
@@ -346,13 +343,14 @@ def one_more(subject: Subject, seed: int, candidates: int, told: Figures) -> lis
     return problems
 
 
-def page(figures: dict[str, Figures]) -> Iterator[str]:
+def page(figures: dict[str, Figures]) -> list[str]:
     """A line for each kind of subject; sizes are averages."""
-    yield "| subjects | findings | none found | not clear whose | operations | shrunk to | tries | given up |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    rows = []
     for kind, one in figures.items():
         sizes = [f"{mean(row):.2f}" if row else "-" for row in (one.before, one.after, one.tries)]
-        yield f"| {kind} | {one.found} | {one.missed} | {one.undecided} | {' | '.join(sizes)} | {one.incomplete} |"
+        rows.append([kind, one.found, one.missed, one.undecided, *sizes, one.incomplete])
+    counted = "findings: | none found: | not clear whose: | operations: | shrunk to: | tries: | given up:"
+    return table(f"subjects | {counted}", rows)
 
 
 if __name__ == "__main__":

@@ -1,27 +1,21 @@
 """Operations a second that the harness makes and fully compares, on one core; benchmarks/README.md says of what.
 
-python benchmarks/throughput.py [--seconds S] [--rounds N] [--target vllm==0.23.0] [--faults]
-    [--write docs/evidence/numbers.md]
+python benchmarks/throughput.py [--seconds S] [--rounds N] [--target vllm==0.23.0] [--write docs/evidence/numbers.md]
 """
 
 import argparse
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import date
-from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import cycle
-from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
 from blockproof.fuzz.engines.choice import run_engine
-from blockproof.fuzz.engines.mutants import MUTANTS, Hunt, can_be_tried, hunt
 from blockproof.fuzz.engines.plan import RUN_OPERATIONS, Plan
 from blockproof.fuzz.engines.seeded import FULL_LOOK_EVERY
 from blockproof.fuzz.findings.finding import Trace
@@ -36,13 +30,12 @@ from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.core import Model
 from blockproof.model.ops import Done, Kind, Shape
-from written import bind_to_one_core, command, processor, put
+from written import bind_to_one_core, command, machine_lines, parser, put, table
 
 BLOCKS = 64
 RECORDED_RUNS = 92
 """Four of each attention type."""
 WARM_UP_OPERATIONS = 2_000
-FAULT_SECONDS = 20.0
 
 
 def shape_of_64_blocks(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = (), **tuned: int) -> Shape:
@@ -75,9 +68,8 @@ def lockstep_case(
         summary = fuzz(Plan(seed, seconds=seconds, oracles=oracles, tensors=tensors))
         return summary.operations, summary.seconds
 
-    fuzz(
-        Plan(0, operations=WARM_UP_OPERATIONS, oracles=oracles, tensors=tensors)
-    )  # the target starts, modules are imported
+    # The target starts, modules are imported.
+    fuzz(Plan(0, operations=WARM_UP_OPERATIONS, oracles=oracles, tensors=tensors))
     return Case(name, run)
 
 
@@ -161,48 +153,23 @@ def measure(all_cases: Sequence[Case], seconds: float, rounds: int) -> None:
             print(f"round {number + 1}: {case.name}: {case.rates[-1]:,.0f}/s", file=sys.stderr)
 
 
-def machine_lines(load: float) -> list[str]:
-    """Where and when it was measured."""
-    return [
-        f"* {date.today().isoformat()}, {processor()}, {os.cpu_count()} cores, of which one is used",
-        f"* Python {platform.python_version()} on {platform.system()}, Hypothesis {version('hypothesis')}, "
-        f"blockproof {version('blockproof')}",
-        f"* load of the machine before the run: {load:.1f} (the machine is shared; compare ratios, not numbers)",
-    ]
-
-
 def throughput_table(all_cases: Sequence[Case]) -> list[str]:
-    lines = ["| what | operations/s, median | least to most | ratio to the first |", "| --- | ---: | ---: | ---: |"]
+    rows = []
     for case in all_cases:
         ratio = median(own / first for own, first in zip(case.rates, all_cases[0].rates, strict=True))
         spread = f"{min(case.rates):,.0f} to {max(case.rates):,.0f}"
-        lines.append(f"| {case.name} | {median(case.rates):,.0f} | {spread} | {ratio:.2f} |")
-    return lines
+        rows.append([case.name, f"{median(case.rates):,.0f}", spread, f"{ratio:.2f}"])
+    return table("what | operations/s, median: | least to most: | ratio to the first:", rows)
 
 
-def fault_table(hunts: Sequence[Hunt]) -> list[str]:
-    lines = ["| planted fault | shows in | at | operations until found | s | shrunk to | s |"]
-    lines.append("| --- | --- | --- | ---: | ---: | ---: | ---: |")
-    for found in hunts:
-        if not found.found:
-            lines.append(f"| {found.fault} | not found | | {found.operations:,} | {found.seconds:.2f} | | |")
-            continue
-        shrunk = f"{found.shrunk_to} | {found.shrink_seconds:.2f}"
-        where = f"{found.observable} | {found.operation}"
-        lines.append(f"| {found.fault} | {where} | {found.operations:,} | {found.seconds:.2f} | {shrunk} |")
-    return lines
-
-
-def page(
-    command: str, load: float, all_cases: Sequence[Case], hunts: Sequence[Hunt], arguments: argparse.Namespace
-) -> str:
+def page(load: float, all_cases: Sequence[Case], arguments: argparse.Namespace) -> str:
     lines = [
         "# Numbers",
         "",
-        f"Written by `{command}`;",
+        f"Written by `{command()}`;",
         "[what is measured and how](../../benchmarks/README.md).",
         "",
-        *machine_lines(load),
+        *machine_lines(load, also="Hypothesis"),
         "",
         "## Throughput",
         "",
@@ -212,39 +179,22 @@ def page(
         "",
         *throughput_table(all_cases),
     ]
-    if hunts:
-        found = [each for each in hunts if each.found]
-        lines += [
-            "",
-            "## Planted faults",
-            "",
-            f"{len(found)} of {len(hunts)} found by the engine `random` with seed 0; on average after",
-            f"{sum(each.operations for each in found) / len(found):,.0f} operations, "
-            f"shrunk to {median(each.shrunk_to or 0 for each in found):g} operations in the median, "
-            f"{max(each.shrunk_to or 0 for each in found)} at most.",
-            "",
-            *fault_table(hunts),
-        ]
     return "\n".join([*lines, ""])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=3.0, help="for each line in each round")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--target", default="vllm==0.23.0", help="the release, measured if it is installed")
-    parser.add_argument("--faults", action="store_true", help="also find and shrink every planted fault")
-    parser.add_argument("--write", type=Path, help="write the page there; it is printed otherwise")
-    arguments = parser.parse_args()
+    asked = parser(__doc__)
+    asked.add_argument("--seconds", type=float, default=3.0, help="for each line in each round")
+    asked.add_argument("--rounds", type=int, default=5)
+    asked.add_argument("--target", default="vllm==0.23.0", help="the release, measured if it is installed")
+    arguments = asked.parse_args()
     load = os.getloadavg()[0]
     bind_to_one_core()
     with ExitStack() as stack:
         stack.enter_context(patch.object(open_run, "draw_shape", shape_of_64_blocks))
         all_cases = list(cases(arguments.target, stack))
         measure(all_cases, arguments.seconds, arguments.rounds)
-    planted = [fault for fault in MUTANTS.values() if LOCKSTEP in fault.oracles and can_be_tried(fault)]
-    hunts = [hunt(fault, FAULT_SECONDS, 0) for fault in planted] if arguments.faults else []
-    put(page(command(), load, all_cases, hunts, arguments), arguments.write)
+    put(page(load, all_cases, arguments), arguments.write)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,25 @@
 """Serves recorded traffic in full on our core and on a release, in lockstep, and writes down what it comes to.
 
 python benchmarks/traffic.py [--traces ../shared/traces] [--target impl --target vllm==0.23.0] [--block-size 512]
-    [--requests N] [--kept docs/evidence/traffic.json] [--write docs/evidence/traffic.md]
+    [--attention full --attention full+mamba] [--requests N] [--kept docs/evidence/traffic.json] [--write PAGE]
 
 Each case is one run of `blockproof fuzz-traffic`, and is kept in a file as soon as it is done (`--kept`): what is there
 is not run again. A last case of each log has all lengths divided and all oracles on.
 """
 
-import argparse
 import json
 import platform
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from blockproof.fuzz.findings.writing import write_file
-from written import command, processor, put
+from written import command, parser, processor, put
 
 STRIDE, LOOK_EVERY = 16, 1_000
 DIVISOR = 32
@@ -55,10 +54,12 @@ class Case(NamedTuple):
     target: str
     whole: bool
     """True for lengths as they are, in lockstep; else divided, with all oracles."""
+    attention: str = "full"
 
     @property
     def name(self) -> str:
-        return f"{self.log}/{self.block}/{self.target}/{'whole' if self.whole else 'divided'}"
+        other = "" if self.attention == "full" else f"/{self.attention}"
+        return f"{self.log}/{self.block}/{self.target}/{'whole' if self.whole else 'divided'}{other}"
 
     def arguments(self, folder: Path, requests: int | None) -> list[str]:
         """The command line behind `fuzz-traffic`."""
@@ -67,13 +68,15 @@ class Case(NamedTuple):
             how = [f"--stride={STRIDE}", f"--look-every={LOOK_EVERY}", "--oracle=lockstep"]
         some = [f"--requests={requests}"] if requests else []
         path = folder / f"{self.log}.jsonl"
-        return [str(path), f"--target={self.target}", f"--block-size={self.block}", *how, *some, "--json"]
+        on = [f"--target={self.target}", f"--attention={self.attention}", f"--block-size={self.block}"]
+        return [str(path), *on, *how, *some, "--json"]
 
 
-def cases(logs: Sequence[str], blocks: Sequence[int], targets: Sequence[str]) -> list[Case]:
-    """All runs, those of each log with all oracles last."""
-    whole = [Case(log, block, target, True) for block, log, target in product(blocks, logs, targets)]
-    return whole + [Case(log, 512 // DIVISOR, target, False) for log, target in product(logs, targets)]
+def cases(logs: Sequence[str], blocks: Sequence[int], served: Iterable[tuple[str, str]]) -> list[Case]:
+    """All runs, those of each log with all oracles last; `served`: attention types and target of each."""
+    on = [(log, target, attention) for log, (attention, target) in product(logs, served)]
+    whole = [Case(log, block, target, True, attention) for block in blocks for log, target, attention in on]
+    return whole + [Case(log, 512 // DIVISOR, target, False, attention) for log, target, attention in on]
 
 
 def run(case: Case, folder: Path, requests: int | None) -> dict[str, Any]:
@@ -99,7 +102,8 @@ def row(case: Case, done: dict[str, Any]) -> str:
     """The line of a case."""
     served, best = done["served"], done["ideal"]
     judged = "lockstep" if case.whole else "all oracles"
-    cells = [case.log.removeprefix("mooncake_").removesuffix("_trace"), str(case.block), case.target, judged]
+    log = case.log.removeprefix("mooncake_").removesuffix("_trace")
+    cells = [log if case.attention == "full" else f"{log}, {case.attention}", str(case.block), case.target, judged]
     cells += [f"{count:,}" for count in (served["arrived"], done["operations"], served["preemptions"])]
     cells += [done["finding"]["observable"] if done["finding"] else "nothing", f"{served['hit_ratio']:.2%}"]
     cells += [f"{best['ratio']:.2%} ({best['ratio_of_entries']:.2%})", f"{done['seconds']:,.0f}", done["of"]]
@@ -117,18 +121,19 @@ def lines(every: Sequence[Case], kept: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--traces", type=Path, default=Path("../shared/traces"), help="folder of .jsonl files")
-    parser.add_argument("--target", action="append", help="a target; several by repeating it")
-    parser.add_argument("--block-size", type=int, action="append", choices=(16, 512))
-    parser.add_argument("--requests", type=int, metavar="N", help="of each log at most")
-    parser.add_argument("--kept", type=Path, metavar="FILE", help="results so far, which are not made again")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page there instead of printing it")
-    arguments = parser.parse_args()
+    asked = parser(__doc__)
+    asked.add_argument("--traces", type=Path, default=Path("../shared/traces"), help="folder of .jsonl files")
+    asked.add_argument("--target", action="append", help="a target; several by repeating it")
+    asked.add_argument("--attention", action="append", help="attention types, as in full+mamba; several alike")
+    asked.add_argument("--block-size", type=int, action="append", choices=(16, 512))
+    asked.add_argument("--requests", type=int, metavar="N", help="of each log at most")
+    asked.add_argument("--kept", type=Path, metavar="FILE", help="results so far, which are not made again")
+    arguments = asked.parse_args()
     logs = sorted(path.stem for path in arguments.traces.glob("*.jsonl"))
     if not logs:
         sys.exit(f"--traces: there is no .jsonl file in {arguments.traces}")
-    every = cases(logs, arguments.block_size or (512, 16), arguments.target or TARGETS)
+    served = product(arguments.attention or ("full",), arguments.target or TARGETS)
+    every = cases(logs, arguments.block_size or (512, 16), served)
     kept = json.loads(arguments.kept.read_text()) if arguments.kept and arguments.kept.exists() else {}
     for case in every:
         if case.name not in kept:

@@ -6,16 +6,12 @@ The core has no switches. What stands in `tricks_list.py` is put in the place of
 while the work without the trick runs. benchmarks/README.md says what is compared.
 """
 
-import argparse
 import gc
 import os
-import platform
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import date
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median, quantiles
@@ -29,7 +25,7 @@ from blockproof.fuzz.bench.workload import Piece
 from blockproof.fuzz.opening.targets import open_here
 from blockproof.fuzz.targets.driver import driver_of
 from tricks_list import NOT_SWITCHED, OWN_KINDS, TRICKS, Trick
-from written import bind_to_one_core, command, processor, put
+from written import bind_to_one_core, command, machine_lines, parser, put
 
 HEAD = """\
 # What each trick of the core brings
@@ -37,10 +33,8 @@ HEAD = """\
 Written by `{command}`;
 [what is compared and how](../../benchmarks/README.md#tricks-of-the-core).
 
-* {day}, {machine}, {cores} cores, of which one is used
-* Python {python} on {system}, blockproof {blockproof}, pure Python
-* load of the machine before the run: {load:.1f} (the machine is shared; compare ratios, not times)
-* {rounds} pairs each; blocks of 16 tokens
+{machine}
+* pure Python; {rounds} pairs each; blocks of 16 tokens
 
 Processor time of a thread; medians. **Times**: what the work takes without the trick, divided by what it
 takes with it, for each pair of pieces that ran one after the other; in brackets the quartiles. Both did the
@@ -148,17 +142,8 @@ def measure(trick: Trick, rounds: int) -> Gain:
 
 def page(gains: Sequence[Gain], load: float, rounds: int) -> str:
     """All of it."""
-    head = HEAD.format(
-        command=command(),
-        day=date.today().isoformat(),
-        machine=processor(),
-        cores=os.cpu_count(),
-        python=platform.python_version(),
-        system=platform.system(),
-        blockproof=version("blockproof"),
-        load=load,
-        rounds=rounds,
-    )
+    machine = "\n".join(machine_lines(load, "ratios, not times"))
+    head = HEAD.format(command=command(), machine=machine, rounds=rounds)
     rows = "".join(f"{gain.row}\n" for gain in gains)
     return f"{head}{rows}\n## Without a figure\n\n" + "".join(f"* {line}\n" for line in NOT_SWITCHED)
 
@@ -171,12 +156,11 @@ def quote(gains: Sequence[Gain], text: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=25, help="pairs of pieces for each trick")
-    parser.add_argument("--only", action="append", default=[], help="the trick of this name; several times for several")
-    parser.add_argument("--write", type=Path, help="write the page there; it is printed otherwise")
-    parser.add_argument("--quote", type=Path, help="put the medians in place of those that this page quotes")
-    arguments = parser.parse_args()
+    asked = parser(__doc__)
+    asked.add_argument("--rounds", type=int, default=25, help="pairs of pieces for each trick")
+    asked.add_argument("--only", action="append", default=[], help="the trick of this name; several times for several")
+    asked.add_argument("--quote", type=Path, help="put the medians in place of those that this page quotes")
+    arguments = asked.parse_args()
     chosen = [trick for trick in TRICKS if not arguments.only or trick.name in arguments.only]
     if missing := [name for trick in chosen for name in trick.packages if find_spec(name) is None]:
         sys.exit(f"not installed: {', '.join(missing)}; or name tricks without it with --only")

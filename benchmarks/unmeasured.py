@@ -8,7 +8,6 @@ those left out before have held counts as held by nobody. With `--add` those in 
 are looked at. A test with parameters is one test. Printed: what they took, and how much of all is lost.
 """
 
-import argparse
 import base64
 import json
 import os
@@ -18,12 +17,13 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from contextlib import closing
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from written import parser
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests" / "unmeasured.txt"
@@ -50,11 +50,10 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 def main() -> int:
     """Run the tests and write the list. What the tests come to does not matter here."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--add", action="store_true", help="leave the tests in the list that are there")
-    parser.add_argument("--seconds", type=float, default=2.0, help="shorter tests are always measured")
-    parser.add_argument("--write", type=Path, metavar="FILE")
-    asked = parser.parse_args()
+    options = parser(__doc__, "the list")
+    options.add_argument("--add", action="store_true", help="leave the tests in the list that are there")
+    options.add_argument("--seconds", type=float, default=2.0, help="shorter tests are always measured")
+    asked = options.parse_args()
     there = set(LIST.read_text(encoding="utf-8").split()) if asked.add and LIST.exists() else set()
     with tempfile.TemporaryDirectory(prefix="unmeasured-") as folder:
         run_tests(Path(folder), asked.add)
@@ -123,7 +122,7 @@ def choose(seconds: Mapping[str, float], held: Mapping[str, Set[Place]], least: 
     for places in held.values():
         holders.update(places)
     lost, left_out = 0, list[str]()
-    for name in _long_ones(seconds, least):
+    for name in sorted((name for name, took in seconds.items() if took >= least), key=lambda name: -seconds[name]):
         places = held.get(name, frozenset())
         alone = sum(holders[place] == 1 for place in places)
         if alone <= min(MOST, PER_SECOND * seconds[name]):
@@ -131,11 +130,6 @@ def choose(seconds: Mapping[str, float], held: Mapping[str, Set[Place]], least: 
             left_out.append(name)
             lost += alone
     return left_out, lost
-
-
-def _long_ones(seconds: Mapping[str, float], least: float) -> Iterator[str]:
-    """The longest first."""
-    yield from sorted((name for name, took in seconds.items() if took >= least), key=lambda name: -seconds[name])
 
 
 if __name__ == "__main__":

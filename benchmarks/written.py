@@ -1,11 +1,20 @@
-"""What the scripts that write a page have in common: the machine they ran on, and where the page goes."""
+"""What the scripts have in common: their arguments, the machine they ran on, and where a page goes."""
 
+import argparse
 import os
 import platform
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
+
+
+def parser(doc: str | None, written: str = "the page") -> argparse.ArgumentParser:
+    """A parser that says what the script says of itself, and knows where to write what comes of it."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--write", type=Path, metavar="FILE", help=f"put {written} there; it is printed otherwise")
+    return made
 
 
 def command() -> str:
@@ -28,32 +37,25 @@ def bind_to_one_core() -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
-HOSTILE_PAGE = """# Hostile input
-
-What malformed files, replies, arguments and texts came to, and what `kill -9` left behind. Each section is
-what a script printed, below its command; `python benchmarks/hostile.py --write docs/evidence/hostile.md`, and
-`guided.py`, `hostile_pages.py` and `kills.py` likewise, write it anew. What is promised, and within which
-limits, is in [the trace format](../reference/trace-format.md#how-files-are-read-and-written); how the scripts
-work, in [benchmarks](../../benchmarks/README.md#hostile-input-and-kills). A line about a broken promise would
-begin with `WRONG`; a planted exception comes to that, a planted slow reader is not found in this way."""
-"""How the page of `hostile.py`, `guided.py`, `hostile_pages.py` and `kills.py` begins."""
-SECTION = re.compile(r"^## (?P<name>.+)\n(?P<rest>(?:(?!## ).*\n)*)", re.MULTILINE)
+def machine_lines(load: float, compared: str = "ratios, not numbers", also: str = "") -> list[str]:
+    """Where and when something was measured; `also` names a package that matters."""
+    packages = ", ".join(f"{name} {version(name.lower())}" for name in (*([also] if also else []), "blockproof"))
+    return [
+        f"* {date.today()}, {processor()}, {os.cpu_count()} cores, of which one is used",
+        f"* Python {platform.python_version()} on {platform.system()}, {packages}",
+        f"* load of the machine before the run: {load:.1f} (the machine is shared; compare {compared})",
+    ]
 
 
-def put_section(file: Path | None, name: str, head: str, said: Sequence[str]) -> None:
-    """Print what a script has come to and, if a file is named, put it there with the command.
+def table(head: str, rows: Iterable[Iterable[object]]) -> list[str]:
+    """A table of Markdown. The names of the columns are divided by bars; numbers stand in those that end with a colon.
 
-    It becomes a section of this name, in place of the one that has it. A new file begins with `head`.
+    >>> table("a | b:", [["x", 1]])
+    ['| a | b |', '| --- | ---: |', '| x | 1 |']
     """
-    print("\n".join(said), flush=True)
-    if file is None:
-        return
-    text = file.read_text(encoding="utf-8") if file.exists() else f"{head}\n\n"
-    begin = min((found.start() for found in SECTION.finditer(text)), default=len(text))
-    sections = {found["name"]: found["rest"] for found in SECTION.finditer(text)}
-    sections[name] = "\n".join(["", "```", f"$ {command()}", *said, "```", "", ""])
-    body = "".join(f"## {title}\n\n{rest.strip()}\n\n" for title, rest in sections.items())
-    file.write_text(f"{text[:begin]}{body}".rstrip() + "\n", encoding="utf-8")
+    names = head.split(" | ")
+    lines = [[name.removesuffix(":") for name in names], ["---:" if name.endswith(":") else "---" for name in names]]
+    return [f"| {' | '.join(map(str, cells))} |" for cells in (*lines, *rows)]
 
 
 def put(text: str, file: Path | None) -> None:

@@ -2,11 +2,9 @@
 
 import io
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +12,6 @@ from ..findings.writing import write_file
 from .measure import Measured
 from .report import of_pair
 from .scaling import AXES, Curve
-
-STYLES = ((":", ""), ("-", "o"), ("--", "s"))
-"""Dashes and marks of the lines of `plot_hits`."""
-
-
-@dataclass(frozen=True)
-class HitCurve:
-    """How much cores hit with pools of several sizes."""
-
-    name: str
-    """What is replayed."""
-    lines: Mapping[str, Sequence[tuple[float, float]]]
-    """By core: tokens of the pool, and the hit ratio in per cent."""
 
 
 class PlotsError(ValueError):
@@ -89,28 +74,6 @@ def plot_scaling(folder: Path, cores: Sequence[str], curves: Sequence[Curve]) ->
         paths.append(_saved(figure, folder / f"scaling-{axis}.svg"))
         pyplot.close(figure)
     return paths
-
-
-def plot_hits(path: Path, curves: Sequence[HitCurve]) -> Path:
-    """One file with a part for each curve and a line for each core; lines differ in dashes and marks as well, since one
-    often covers another."""
-    pyplot = _pyplot()
-    figure, grid = pyplot.subplots(1, len(curves), figsize=(3.4 * len(curves), 3.2), squeeze=False, sharey=True)
-    for axes, curve in zip(grid[0], curves, strict=True):
-        for (name, points), (dash, mark) in zip(curve.lines.items(), cycle(STYLES)):
-            if points:
-                axes.plot(*zip(*points, strict=True), linestyle=dash, marker=mark, markersize=4, label=name)
-        axes.set_xscale("log", base=2)
-        axes.set_ylim(bottom=0)
-        axes.set_title(curve.name, fontsize=8)
-        axes.set_xlabel("pool, tokens", fontsize=8)
-        axes.tick_params(labelsize=7)
-    grid[0][0].set_ylabel("prompt tokens hit, %", fontsize=8)
-    grid[0][0].legend(fontsize=7)
-    figure.tight_layout()
-    saved = _saved(figure, path)
-    pyplot.close(figure)
-    return saved
 
 
 def _pyplot() -> Any:

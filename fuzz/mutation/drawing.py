@@ -1,7 +1,7 @@
 """Draws random mutants of some modules from a seed."""
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -62,35 +62,6 @@ def draw_mutants(sources: Mapping[str, str], count: int, seed: int) -> list[Muta
 def number_of_places(sources: Mapping[str, str]) -> dict[str, int]:
     """How many places each module has."""
     return {module: len(Source(text).places()) for module, text in sources.items()}
-
-
-def drawn_again(sources: Mapping[str, str], mutants: Iterable[Mutant]) -> list[tuple[Mutant, Mutant]]:
-    """Each mutant, and the same one in sources that have been edited since; without those whose lines are gone.
-
-    A mutant is known by its `key`; where a line stands more than once, it is the nearest one.
-    """
-    old = sorted(mutants, key=lambda one: one.line)
-    new: dict[tuple[str, str, str, str], dict[int, Mutant]] = {one.key: {} for one in old}
-    for module in sources.keys() & {one.module for one in old}:
-        functions = {one.function for one in old if one.module == module}
-        for mutant in _every(module, Source(sources[module]), functions):
-            if mutant.key in new:
-                new[mutant.key].setdefault(mutant.line, mutant)
-    pairs = []
-    for one in old:
-        there = new[one.key]
-        if there:
-            pairs.append((one, there.pop(min(there, key=lambda line: abs(line - one.line)))))
-    return pairs
-
-
-def _every(module: str, source: Source, functions: Collection[str]) -> Iterator[Mutant]:
-    """All mutants of some functions, in the order of their lines."""
-    for place in source.places():
-        if source.function_at(place.line) in functions:
-            for change in place.changes:
-                if (mutant := _mutant(module, source, place, change)) is not None:
-                    yield mutant
 
 
 def _changed(module: str, source: Source, place: Place, random: Random) -> Mutant | None:

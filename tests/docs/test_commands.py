@@ -3,13 +3,14 @@
 import json
 import re
 import shlex
+import subprocess
 import webbrowser
 
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.testing.pytest_options import OPTIONS
 
-from .commands import OTHERS, Shown, commands, differs, options_of, problem, tree
+from .commands import OTHERS, Shown, commands, differs, of_commits, options_of, problem, tree
 from .pages import EVERY_NAME, EVERY_PAGE, ROOT, spans
 
 RUN = "run"
@@ -224,7 +225,7 @@ def wrong_on(text):
         ("\n    blockproof fuzz --nope\n", "--nope"),
         ("```\nmake tests\n```", "no target 'tests'"),
         ("```\npython benchmarks/none.py\n```", "there is no benchmarks/none.py"),
-        ("```\npython benchmarks/kills.py --kill 3\n```", "no option --kill"),
+        ("```\npython benchmarks/hostile.py --trace 3\n```", "no option --trace"),
         ("```\npip install '/path/to/blockproof[proofs]'\n```", "no extra 'proofs'"),
         ("```\npytest --blockproof-second 3\n```", "no --blockproof-second"),
     ],
@@ -245,6 +246,27 @@ def test_a_wrong_command_is_noticed(text, told):
 )
 def test_a_right_one_is_not(text):
     assert wrong_on(text) == []
+
+
+def test_scripts_of_commits_are_there_and_nowhere_else():
+    if not (ROOT / ".git").exists():
+        pytest.skip("no checkout")
+    named = {(commit, script) for page in EVERY_PAGE for script, commit in of_commits(page).items()}
+    assert len(named) > 10
+    assert [script for _, script in named if (ROOT / script).exists()] == []
+    for commit in {commit for commit, _ in named}:
+        words = ["git", "ls-tree", "--name-only", commit, "benchmarks/"]
+        asked = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+        if asked.returncode == 0:  # else it is a checkout without its history
+            assert {script for of, script in named if of == commit} <= set(asked.stdout.split())
+
+
+def test_only_the_script_of_a_commit_that_the_page_names_may_be_gone(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("by `git show 0123abc:benchmarks/gone.py`\n\n```\npython benchmarks/gone.py --any\n```\n")
+    (show, run) = sorted(commands(page.read_text()), key=lambda one: one.text)
+    assert (problem(show, page), problem(run, page)) == ("", "")
+    assert problem(run, PAGE) == "there is no benchmarks/gone.py"
 
 
 def test_a_command_that_nobody_has_classified_is_noticed():

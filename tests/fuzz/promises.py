@@ -1,8 +1,7 @@
 """What every finding promises, and what breaks such a promise.
 
 The traces that it leaves, shrunk and not, replay to the same finding and can be shown; shrinking stays with the cause
-and with shapes of which the model has a core; the pytest files fail from any folder. `benchmarks/findings.py` asks that
-of 1,000 findings, the tests of some dozen.
+and with shapes of which the model has a core; the pytest files fail from any folder.
 """
 
 import json

@@ -314,7 +314,3 @@ def test_plots_are_the_same_for_the_same_figures(tmp_path):
     point = scaling.Point("running", 4, "decode step", (result("a", 2.0),))
     (path,) = plots.plot_scaling(tmp_path, ["mine"], [scaling.Curve("running", "decode step", (point,))])
     assert "running requests" in path.read_text()
-    hits = [plots.HitCurve("full", {"no end": [(1024.0, 50.0)], "ours": [(1024.0, 20.0), (2048.0, 30.0)], "none": []})]
-    drawn, again = (plots.plot_hits(tmp_path / name / "hits.svg", hits).read_text() for name in "xy")
-    assert drawn == again
-    assert [name in drawn for name in ("no end", "ours", "none<")] == [True, True, False]

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,9 @@ from blockproof.fuzz.campaign.store import Store
 from blockproof.fuzz.campaign.tasks import Task, TaskResult
 from blockproof.fuzz.cli.main import main
 
+from .killing import compared, killed_often, lose
 from .made import Serial, drawn_result, found, settings
 
-ROOT = Path(__file__).parents[3]
 TARGET = "fault:free-order-reversed"
 WORDS = ["--target", TARGET, "--attention", "full", "--seed", "1", "--task-operations", "100"]
 
@@ -263,16 +262,12 @@ def test_a_session_that_was_killed_does_not_run_for_ever(doing, monkeypatch):
 
 @pytest.mark.slow
 def test_a_real_campaign_killed_twice_loses_nothing_and_what_is_lost_is_noticed(tmp_path):
-    words = [sys.executable, "benchmarks/campaign_kills.py", "--kills", "2", "--operations", "9000", "--seed", "1"]
-    words += ["--wait", "0.1", "--keep", str(tmp_path)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 kills, 0 broken promises" in done.stdout
-    sys.path.append(str(ROOT / "benchmarks"))
-    kills = import_module("campaign_kills")
-    kills.lose(tmp_path, kills.LOSSES["finding-and-traces-of-it"])
-    said = list(kills.compared(tmp_path, 9_000))
-    assert any(line.startswith("WRONG: findings of the store and of the same tasks") for line in said)
+    assert list(killed_often(tmp_path, kills=2, most_s=0.1, seed=1, operations=9_000)) == []
+    assert list(compared(tmp_path, 9_000)) == []
+    lose(tmp_path)
+    assert any(
+        line.startswith("WRONG: findings of the store and of the same tasks") for line in compared(tmp_path, 9_000)
+    )
 
 
 @pytest.mark.slow

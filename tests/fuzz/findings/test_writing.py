@@ -1,7 +1,4 @@
-"""Files are written in one piece, whatever ends the program, and several programs at once lose nothing.
-
-With whole commands and at any moment: benchmarks/kills.py.
-"""
+"""Files are written in one piece, whatever ends the program, and several programs at once lose nothing."""
 
 import fcntl
 import os

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from blockproof.fuzz.faults import FAULTS, Part
 from blockproof.fuzz.mutation import stages
-from blockproof.fuzz.mutation.drawing import Mutant, draw_mutants, drawn_again, number_of_places
+from blockproof.fuzz.mutation.drawing import Mutant, draw_mutants, number_of_places
 from blockproof.fuzz.mutation.hunting import Hunted, hunt_all
 from blockproof.fuzz.mutation.places import Source, changed_lines
 from blockproof.fuzz.mutation.planting import dependents, read_again
@@ -87,22 +87,6 @@ def test_what_is_drawn_depends_on_the_seed_alone() -> None:
         assert one.source.count("\n") == sources[one.module].count("\n")  # lines keep their numbers
         assert (one.before, one.after) == changed_lines(sources[one.module], one.source)
         assert one.before != one.after
-
-
-@needs_tool
-def test_a_mutant_is_found_again_where_its_line_stands_after_an_edit() -> None:
-    sources = {"one": TEXT, "other": TEXT.replace("pick", "choose")}
-    drawn = draw_mutants(sources, 30, 1)
-    assert sorted(drawn_again(sources, drawn), key=lambda pair: drawn.index(pair[0])) == [(one, one) for one in drawn]
-    edited = TEXT.replace("    if a > LIMIT:", "    a += 0\n    if a > LIMIT:").replace("min(a, b or 2)", "b")
-    pairs = dict(drawn_again({**sources, "one": edited}, drawn))
-    assert {one for one in drawn if one not in pairs} == {
-        one for one in drawn if one.module == "one" and one.before == "total = min(a, b or 2)"
-    }
-    for one, now in pairs.items():
-        assert one.key == now.key
-        assert now.line == one.line + (one.module == "one" and one.line > 12)
-        assert changed_lines(edited if one.module == "one" else sources["other"], now.source) == (one.before, one.after)
 
 
 @pytest.fixture
@@ -304,9 +288,9 @@ def test_in_children_a_wrong_mutant_of_our_core_is_found_and_an_equivalent_one_i
 needs_release = pytest.mark.skipif(environments.find(RELEASE) is None, reason=f"blockproof targets install {RELEASE}")
 
 
-@needs_release
-def test_every_entry_about_the_release_stands_in_its_sources() -> None:
-    subject = subject_of(RELEASE)
+@pytest.mark.parametrize("of", [pytest.param(RELEASE, marks=needs_release), "impl"])
+def test_every_entry_about_a_survivor_stands_in_the_sources(of: str) -> None:
+    subject = subject_of(of)
     judged = Survivors(subject.mutable.survivors)
     assert [(one.function, one.line) for one in judged.gone(subject.sources())] == []
 

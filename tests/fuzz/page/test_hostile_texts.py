@@ -1,7 +1,4 @@
-"""Names and texts with markup, half characters and names of prototypes, in Chromium: nothing runs, all of it is text.
-
-The same with more of them: benchmarks/hostile_pages.py.
-"""
+"""Names and texts with markup, half characters, names of prototypes, in Chromium: nothing runs, all of it is text."""
 
 from random import Random
 

@@ -2,22 +2,15 @@
 
 import gc
 import json
-import subprocess
-import sys
-from contextlib import chdir
-from importlib.util import find_spec
-from pathlib import Path
-from random import Random
 
 import pytest
 from blockproof.fuzz.traces.trace_file import TraceFile, dump_trace
 
 from . import malformed, malformed_watch
 from .malformed_cases import drawn_trace
-from .malformed_guided import FAULTS, KINDS, LEFT_BEHIND, planted
+from .malformed_planted import FAULTS, LEFT_BEHIND, planted
 from .malformed_watch import watched
 
-ROOT = Path(__file__).parents[2]
 SPOILED = {
     "exception": ({}, "a traceback: TypeError"),
     "quadratic": ({"groups": "x" * 30_000}, malformed.TOO_LONG),
@@ -54,26 +47,3 @@ def test_a_folder_that_is_there_is_not_made(tmp_path):
         (tmp_path.parent / "made-by-the-test").mkdir()
         assert len(noted) == 1
         (tmp_path.parent / "made-by-the-test").rmdir()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_guided_fuzzer_begins_with_valid_documents_and_changes_them(kind, tmp_path):
-    cases = KINDS[kind](tmp_path)
-    with cases.in_place(), chdir(tmp_path):
-        for data in (
-            cases.seeds[0],
-            *([] if kind in ("known", "floors") else [cases.changed(cases.seeds[-1], Random(1))]),
-        ):
-            given, wrong, _ = watched(cases.words(cases.damaged(data)), tmp_path)
-            assert wrong == ""
-            assert data != cases.seeds[0] or given.code in (0, 1, 3) or kind in ("reports", "arguments")
-
-
-def test_the_guided_fuzzer_runs_or_says_what_to_install():
-    words = [sys.executable, "benchmarks/guided.py", "known", "--seconds", "1"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    if find_spec("atheris"):
-        assert (done.returncode, "WRONG" in done.stdout) == (0, False), done.stdout + done.stderr
-    else:
-        assert done.returncode == 3
-        assert "pip install '/path/to/blockproof[guided]'" in done.stderr
