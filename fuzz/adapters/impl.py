@@ -20,7 +20,7 @@ from ...model.ops import Shape
 from ..targets.base import Calculator, Target
 from ..targets.declarations import OFFERS
 from ..targets.family import Mutable
-from .impl_limits import set_limits
+from .impl_limits import LowLimits
 from .vllm.binding import Binding, names_of
 from .vllm.question_json import spec_from_json
 from .vllm.releases import REFERENCE, release_of
@@ -127,7 +127,7 @@ def bind_impl(core: str = "impl") -> Binding:
         embeddings=lambda numbers: numpy.array(numbers, dtype=numpy.int64).reshape(len(numbers), 1),
         sampling=None,
         hasher_options={},
-        prepare=partial(set_limits, package=package),
+        around=partial(LowLimits, package=package),
         release=replace(release_of(REFERENCE), retention="keyword", loses=frozenset(), offers=frozenset(OFFERS)),
     )
 

@@ -5,12 +5,14 @@ are shorter than two such rows runs with limits of two blocks, so that what is s
 one runs as it is. This follows from the shape: a trace says it, and a finding keeps its limits while it is shrunk.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from types import ModuleType
-from weakref import WeakKeyDictionary
+from types import TracebackType
+from typing import TypeAlias
 
-from ...model.ops import Shape
+from ...model import ops
+from ...model.ops import OPERATIONS, Shape
+from .vllm.surroundings import Surroundings
 
 LIMITS: Mapping[str, Mapping[str, int]] = {
     "pool.block_pool": {"_BULK": 2},
@@ -19,8 +21,7 @@ LIMITS: Mapping[str, Mapping[str, int]] = {
     "pool.block": {"MANY": 1, "SPARSE": 1},
 }
 """Low limits in blocks, by module of our core and name in it."""
-_usual: WeakKeyDictionary[ModuleType, Mapping[str, int]] = WeakKeyDictionary()
-"""What the limits of a module were before they were low."""
+_Update: TypeAlias = Callable[[Mapping[str, int]], None]
 SHORT = 16
 """Tables of fewer entries are short: twice the limit of the core as it is."""
 
@@ -31,12 +32,37 @@ def is_short(shape: Shape) -> bool:
     return -(-shape.max_model_len // min(sizes, default=1)) < SHORT
 
 
-def set_limits(shape: Shape, package: str) -> None:
-    """Set the limits of one of our cores for a shape. They stay until another shape has its core built."""
-    for name, low in LIMITS.items():
-        module = import_module(f"{package}.{name}")
+BLOCKS_MOVE = frozenset(OPERATIONS.values()) - {
+    *(ops.Submit, ops.Advance, ops.Reject, ops.Landed, ops.StepStart),
+    *(ops.TakeEvents, ops.TakeNewBlockIds, ops.TakeStats, ops.ReadTable, ops.CommonPrefix),
+}
+"""Operations that find, take, register or give back blocks: no other comes to a limit."""
+
+
+class LowLimits(Surroundings):
+    """A context manager around each call on one of our cores that may come to a limit. The limits are low during a call
+    only: other cores may live in this process, and whatever else uses our core."""
+
+    def __init__(self, shape: Shape, package: str) -> None:
+        super().__init__(shape)
+        self._watched = bool(self.around)
+        self._low: list[tuple[_Update, Mapping[str, int]]] = []
+        self._usual: list[tuple[_Update, Mapping[str, int]]] = []
         if is_short(shape):
-            _usual.setdefault(module, {limit: vars(module)[limit] for limit in low})
-            vars(module).update(low)
-        else:
-            vars(module).update(_usual.pop(module, {}))
+            self.around |= BLOCKS_MOVE
+            for module, low in LIMITS.items():
+                names = import_module(f"{package}.{module}").__dict__
+                self._low.append((names.update, low))
+                self._usual.append((names.update, {name: names[name] for name in low}))
+
+    def __enter__(self) -> None:
+        if self._watched:
+            super().__enter__()
+        for update, low in self._low:
+            update(low)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for update, usual in self._usual:
+            update(usual)
+        if self._watched:
+            super().__exit__(kind, error, at)

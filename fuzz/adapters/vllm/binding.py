@@ -16,6 +16,7 @@ from typing import Any
 
 from ....model.ops import Group, Item, Kind, Shape, Submit
 from .releases import Release, release_of
+from .surroundings import Surroundings
 
 RETENTION_VARIABLE = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
 """The environment variable from which vLLM 0.23 to 0.28 reads the retention interval, in tokens."""
@@ -56,8 +57,8 @@ class Binding:
     """Keyword arguments of the block hasher that vLLM does not have."""
     release: Release
     """How the core is called."""
-    prepare: Callable[[Shape], None] = lambda shape: None
-    """What is done before a core of a shape is built."""
+    around: Callable[[Shape], Surroundings] = Surroundings
+    """What is around calls on a core of a shape."""
 
     def spec(self, group: Group) -> Any:
         """The spec of a group; groups whose `Group.spec` is equal get equal specs."""
@@ -81,7 +82,6 @@ class Binding:
     def manager(self, shape: Shape) -> Any:
         """A new KVCacheManager of this shape. NotImplementedError for a shape that the release cannot have."""
         self._check(shape)
-        self.prepare(shape)
         release, interval = self.release, shape.retention_interval
         group_of = self.names("KVCacheGroupSpec")
         flags = [{} if release.eagle == "whole" else {"is_eagle_group": group.eagle} for group in shape.groups]

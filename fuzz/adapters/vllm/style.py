@@ -20,7 +20,6 @@ from .calculator import answer
 from .driver import VllmStyleDriver
 from .event_names import EventNames
 from .observe import Observer
-from .surroundings import Surroundings
 
 _DONE, _REFUSED = ops.Done(), ops.Refused()
 _UNSAID = UNSAID["KVCacheManager.allocate_slots"]
@@ -101,7 +100,7 @@ class VllmStyleTarget:
         self._requests = {}
         self._shape = shape
         self.copies = ()
-        self._around = Surroundings(shape)
+        self._around = self._binding.around(shape)
         try:
             with redirect_stdout(sys.stderr):
                 with self._around:
@@ -148,7 +147,7 @@ class VllmStyleTarget:
     def _apply(self, operation: Operation) -> Outcome:
         self.copies = ()
         try:
-            if not self._around.needed:
+            if type(operation) not in self._around.around:
                 return _HANDLERS[type(operation)](self, operation)
             with self._around:
                 return _HANDLERS[type(operation)](self, operation)

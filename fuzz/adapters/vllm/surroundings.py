@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from ....model.ops import Shape, Value
+from ....model.ops import OPERATIONS, Operation, Shape, Value
 
 SECOND = 1_000_000_000
 """In nanoseconds."""
@@ -22,13 +22,15 @@ NUMBERS_VARIABLE = "VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES"
 
 
 class Surroundings:
-    """A context manager around each call on one core, its construction included."""
+    """A context manager around calls on one core, its construction included."""
 
     def __init__(self, shape: Shape) -> None:
         self._every = shape.sampling
         self._digests = shape.event_digests
-        self.needed = bool(shape.sampling) or shape.event_digests
-        """True if a core of this shape would notice others."""
+        self.around: frozenset[type[Operation]] = frozenset(
+            OPERATIONS.values() if shape.sampling or shape.event_digests else ()
+        )
+        """The operations around which it is needed: on a core of this shape they would notice others."""
         self._now = -SECOND
         self._drawn = 0
         places = ((time, "monotonic_ns", self._tell_time), (random, "random", self._draw))

@@ -1,10 +1,14 @@
 """Batches and tokens in flight: what the model says, who is asked for them, and that every tool can follow them."""
 
+import operator
+from collections import Counter
+from collections.abc import Sequence
 from importlib import import_module
 
 import pytest
-from blockproof.fuzz.adapters.impl import CORES
-from blockproof.fuzz.adapters.impl_limits import LIMITS, is_short
+from blockproof.fuzz.adapters import impl_limits
+from blockproof.fuzz.adapters.impl_limits import BLOCKS_MOVE, LIMITS, is_short
+from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import Trace
@@ -18,12 +22,14 @@ from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.targets.adapting import adapted
 from blockproof.fuzz.targets.answers import answers_of
-from blockproof.fuzz.targets.base import TargetUnavailableError, check_declarations, left_out_for
+from blockproof.fuzz.targets.base import check_declarations, left_out_for
 from blockproof.fuzz.targets.declarations import OFFERS
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.shrink import shrink
+from blockproof.impl.pool import block_pool, hash_map
+from blockproof.impl.pool.block import KVCacheBlock
 from blockproof.model.core import Model
-from blockproof.model.ops import Advance, Allocate, AllocateBatch, Done, Group, Refused, Shape, Submit
+from blockproof.model.ops import Advance, Allocate, AllocateBatch, Done, Free, Group, Lookup, Refused, Shape, Submit
 
 SHAPE = Shape((Group("full", 2),), 6, 16, 2, 2, 16)
 WINDOW = Shape((Group("sliding", 2, window=2),), 12, 16, 2, 2, 16)
@@ -176,31 +182,75 @@ def test_what_is_not_about_batches_is_shown_without_one(alone):
 # Limits.
 
 
-@pytest.mark.parametrize("packages", [("impl",), ("impl", "impl-compiled")])
-def test_limits_are_low_as_long_as_the_core_that_was_built_last_has_short_tables(packages):
-    def limits(length):
-        shape = Shape((Group("full", 1),), 30, length, 1, 1, 9)
-        for name in packages:
-            try:
-                open_target(name).start(shape)
-            except TargetUnavailableError:
-                pytest.skip("our core is not compiled")
-        return [
-            getattr(import_module(f"{CORES[name]()}.{module}"), limit)
-            for name in packages
-            for module, low in LIMITS.items()
-            for limit in low
-        ]
-
-    low = [value for limits in LIMITS.values() for value in limits.values()] * len(packages)
-    usual = limits(16)
-    assert all(high > value for high, value in zip(usual, low, strict=True))
-    assert [limits(length) for length in (15, 14, 400, 9, 16)] == [low, low, usual, low, usual]
-
-
 @pytest.mark.parametrize(("length", "short"), [(15, True), (16, False), (400, False)])
-def test_short_tables_have_less_than_two_rows_of_eight_blocks(length, short):
-    assert is_short(Shape((Group("full", 1),), 30, length, 1, 1, 9)) == short
+def test_limits_are_low_where_tables_are_short_and_during_a_call_only(length, short, monkeypatch):
+    shape = Shape((Group("full", 1),), 30, length - 1 if short else length, 1, 1, 9)
+    assert is_short(shape) == short
+    seen: list[tuple[int, int]] = []
+    original = block_pool.BlockPool.touch
+
+    def touch(pool: block_pool.BlockPool, blocks: Sequence[KVCacheBlock]) -> None:
+        seen.append((block_pool._BULK, hash_map._WORTH_A_RUN))
+        original(pool, blocks)
+
+    monkeypatch.setattr(block_pool.BlockPool, "touch", touch)
+    target = open_target("impl")
+    target.start(shape)
+    target.step(Submit("a", (1,) * 6))
+    target.step(Allocate("a", 6))
+    target.step(Submit("b", (1,) * 6))
+    target.step(Lookup("b"))
+    target.step(Allocate("b", 1, hit=True))
+    assert seen == [(2, 2) if short else (8, 8)]
+    assert (block_pool._BULK, hash_map._WORTH_A_RUN) == (8, 8)
+
+
+class Spied(int):
+    """A limit that counts how often it is asked."""
+
+    asked = 0
+
+    def _compared(self, other, compare):
+        Spied.asked += 1
+        return compare(int(self), other)
+
+    def __lt__(self, other):
+        return self._compared(other, operator.lt)
+
+    def __le__(self, other):
+        return self._compared(other, operator.le)
+
+    def __gt__(self, other):
+        return self._compared(other, operator.gt)
+
+    def __ge__(self, other):
+        return self._compared(other, operator.ge)
+
+    def __eq__(self, other):
+        return self._compared(other, operator.eq)
+
+    __hash__ = int.__hash__
+
+
+def test_no_operation_comes_to_a_limit_but_those_around_which_they_are_low(monkeypatch):
+    came = Counter()
+    core, apply = open_target("impl"), VllmStyleTarget._apply
+
+    def counted(target, operation):
+        before = Spied.asked
+        outcome = apply(target, operation)
+        came[type(operation)] += Spied.asked - before
+        return outcome
+
+    monkeypatch.setattr(VllmStyleTarget, "_apply", counted)
+    monkeypatch.setattr(impl_limits, "SHORT", 0)
+    for module, low in LIMITS.items():
+        for name, limit in low.items():
+            monkeypatch.setattr(import_module(f"blockproof.impl.{module}"), name, Spied(limit))
+    assert run_random(core, Plan(1, None, 15_000), Summary("impl", "random", 1)).finding is None
+    assert {kind for kind, times in came.items() if times} <= BLOCKS_MOVE
+    assert min(came[kind] for kind in (Allocate, Lookup, Free)) > 0
+    assert came.keys() > BLOCKS_MOVE
 
 
 def test_every_limit_is_there():
