@@ -18,17 +18,16 @@ from .options import (
     AttentionOption,
     JsonOption,
     OracleOption,
-    PortOption,
+    PageOption,
     SeedOption,
-    ServeOption,
     attention_names,
     is_auto,
     jobs_option,
     known_or_usage,
     oracles_or_usage,
+    page_of,
     seconds_option,
     seed_or_drawn,
-    served,
     teller,
     usage,
 )
@@ -44,7 +43,7 @@ DEFAULT_OPERATIONS = 200_000
 DEFAULT_OUT = Path("findings")
 OF_STORE = {"engine", "task_operations", "from_corpus", "ray"}
 """Options of a campaign with a store only."""
-OF_ONCE = {"write", "allow_vacuous", "serve", "port"}
+OF_ONCE = {"write", "allow_vacuous", "page"}
 """Options of a campaign without one."""
 OF_RESUME = {"resume", "operations", "seconds", "jobs", "from_corpus", "ray", "as_json"}
 """All that may stand beside --resume."""
@@ -88,7 +87,7 @@ RayOption = Annotated[
 JobsOption = Annotated[int, jobs_option("Targets at a time, with a store tasks", 256)]
 ShrinkOption = Annotated[float, typer.Option(min=0.0, help="For the trace of each finding.")]
 FolderOption = Annotated[Path, to_folder("Folder for what is found, one below it for each target.")]
-PageOption = Annotated[Path | None, to_file("Write the tables as Markdown to this file.")]
+WriteOption = Annotated[Path | None, to_file("Write the tables as Markdown to this file.")]
 
 
 @app.callback()
@@ -104,10 +103,9 @@ def campaign(
     jobs: JobsOption = 2,
     shrink_seconds: ShrinkOption = 10.0,
     out: FolderOption = DEFAULT_OUT,
-    write: PageOption = None,
+    write: WriteOption = None,
     allow_vacuous: AllowVacuousOption = False,
-    serve: ServeOption = False,
-    port: PortOption = None,
+    page: PageOption = None,
     store: StoreOption = None,
     resume: ResumeOption = None,
     engine: EngineOption = None,
@@ -138,8 +136,8 @@ def campaign(
     if store is not None:
         wanted = _settings(asked, engine or ["random"], task_operations)
         raise typer.Exit(_with_store(Going(store, wanted, seed, limits, jobs, from_corpus, as_json), ray))
-    with served(serve, port, teller(True)) as page:
-        raise typer.Exit(_at_once(asked, write, allow_vacuous, page))
+    with page_of(page, teller(True)) as live:
+        raise typer.Exit(_at_once(asked, write, allow_vacuous, live))
 
 
 @dataclass(frozen=True)
@@ -240,7 +238,7 @@ def _at_once(asked: Asked, write: Path | None, allow_vacuous: bool, page: "LiveP
     specs, out = [*judges], folder_or_usage(asked.out)
     with steps(len(specs), "target") as show:
         ended: set[str] = set()
-        whole, live = report.KeptWhole(out, orders.plan.seed), LiveCampaign(page, specs, orders, out, say)
+        whole, live = report.KeptWhole(out, orders.plan.seed), LiveCampaign(page, specs, orders, out)
 
         def changed(row: Row) -> None:
             whole.keep(row)

@@ -19,10 +19,9 @@ from .options import (
     JsonOption,
     OracleOption,
     OutOption,
-    PortOption,
+    PageOption,
     SecondsOption,
     SeedOption,
-    ServeOption,
     TargetOption,
     TensorsOption,
     VerboseOption,
@@ -33,9 +32,9 @@ from .options import (
     memory_or_usage,
     open_or_usage,
     oracles_or_usage,
+    page_of,
     seconds_or_default,
     seed_or_drawn,
-    served,
     teller,
     usage,
 )
@@ -79,8 +78,7 @@ def fuzz(
         Path | None,
         to_file("Add entries for what was found to this file of known findings."),
     ] = None,
-    serve: ServeOption = False,
-    port: PortOption = None,
+    page: PageOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -105,8 +103,8 @@ def fuzz(
     plan = Plan(seed_or_drawn(seed), limit, operations, names, chaos, tensors=tensors, allow_vacuous=allow_vacuous)
     plan = replace(plan, keep_going=keep_going, known=read_known(known) if known else ())
     memory_or_usage(tensors)
-    live, opened = served(serve, port, tell), open_or_usage(target, isolate)
-    with closed_after(opened) as core, live as page, document_alone(as_json):
+    opened = open_or_usage(target, isolate)
+    with closed_after(opened) as core, page_of(page, tell) as live, document_alone(as_json):
         with usage("--attention"):
             plan = replace(plan, oracles=oracles_or_usage(oracle, target, core)).possible_on(core)
         if engine is Engine.HYPOTHESIS and plan.oracles == ("liveness",):
@@ -114,7 +112,7 @@ def fuzz(
         if attention != "all" and (lacking := [name for name in names if name not in plan.attention]):
             tell(f"left out, since {core.name} lacks what they are made of: {', '.join(lacking)}")
         task = FuzzTask(target, engine.value, plan, jobs, isolate, str(known) if known else "")
-        outcome = run(task, core, out, wanted, tell, page)
+        outcome = run(task, core, out, wanted, tell, live)
     raise typer.Exit(_told(outcome, as_json, verbose, (junit, write, write_known), tell))
 
 

@@ -145,7 +145,7 @@ def _run(task: FuzzTask, target: Target, done: Summary, live: LiveRun | None) ->
     """Fill in the summary. Ctrl-C ends the runs, not the program."""
     plan = task.plan
     if live is not None:
-        live.begun(done)
+        live.grown(done, "starting")
     with progress(plan.seconds, plan.operations) as show:
 
         def grown(so_far: Summary) -> None:
