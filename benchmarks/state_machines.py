@@ -1,4 +1,4 @@
-"""Both state machines for Hypothesis beside the seeded engine: operations a second, and planted faults found.
+"""The state machine for Hypothesis beside the seeded engine: operations a second, and planted faults found.
 
 python benchmarks/state_machines.py [--seconds S] [--rounds N] [--budget S] [--faults NAME,...]
     [--every N] [--write docs/evidence/state-machines.md]
@@ -10,12 +10,11 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from blockproof.fuzz.engines.batches import run_hypothesis
 from blockproof.fuzz.engines.failing import FindingError
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
@@ -46,17 +45,8 @@ class Done:
 
 def seeded(target: str, oracles: Sequence[str], number: int, seconds: float) -> Done:
     """The engine `random`."""
-    return _engine(run_random, target, oracles, number, seconds)
-
-
-def fast(target: str, oracles: Sequence[str], number: int, seconds: float) -> Done:
-    """The engine `hypothesis`, which is `lockstep_machine` in batches."""
-    return _engine(run_hypothesis, target, oracles, number, seconds)
-
-
-def _engine(engine: Callable[..., Summary], target: str, oracles: Sequence[str], number: int, seconds: float) -> Done:
     opened = open_target(target)
-    summary = engine(opened, Plan(number, seconds=seconds, oracles=tuple(oracles)), Summary(target, "", number))
+    summary = run_random(opened, Plan(number, seconds=seconds, oracles=tuple(oracles)), Summary(target, "", number))
     found = " at ".join(summary.finding.kind) if summary.finding else ""
     return Done(summary.operations, summary.runs, summary.seconds, found)
 
@@ -94,7 +84,7 @@ def by_rules(target: str, oracles: Sequence[str], number: int, seconds: float) -
     return done
 
 
-WAYS = {"engine `random`": seeded, "`lockstep_machine`": fast, "`kv_cache_machine`": by_rules}
+WAYS = {"engine `random`": seeded, "`kv_cache_machine`": by_rules}
 
 
 @dataclass

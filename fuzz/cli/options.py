@@ -94,7 +94,7 @@ IsolateOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
-PageOption = Annotated[
+LiveOption = Annotated[
     Path | None,
     to_file("Write the page of the run to this file, anew every few seconds; a browser that has it open follows."),
 ]
@@ -239,9 +239,9 @@ def page_of(path: Path | None, say: Callable[[str], None]) -> "AbstractContextMa
 
     if path is None:
         return nullcontext()
-    with usage("--page"):
+    with usage("--live"):
         page = LivePage(path, say)
-    say(f"page: {path}, written anew while it goes on")
+    say(f"live: {path}, written anew while it goes on")
     return page
 
 

@@ -170,7 +170,7 @@ def _is_all(plan: Plan, target: Target | None) -> bool:
 def repeat_command(task: FuzzTask, done: Summary, target: Target | None = None) -> str:
     """The shell command that makes the same runs again."""
     plan = task.plan
-    words = ["blockproof", "fuzz", "--target", task.spec, "--engine", done.engine, "--seed", str(plan.seed)]
+    words = ["blockproof", "fuzz", "--target", task.spec, "--seed", str(plan.seed)]
     # Operations, unlike seconds, lead to the same end on any machine; several processes share them as they come.
     limit = str(done.operations) if task.jobs == 1 and done.operations else None
     words += ["--operations", limit] if limit else ["--seconds", f"{plan.seconds or DEFAULT_SECONDS:g}"]

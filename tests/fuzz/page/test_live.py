@@ -165,7 +165,7 @@ def test_a_page_that_cannot_be_written_costs_the_run_nothing(tmp_path, capsys, m
         (path / "in the way").mkdir(parents=True)
 
     monkeypatch.setattr(live.LivePage, "__init__", init)
-    assert main(["fuzz", "--operations", "500", "--seed", "3", "--page", str(path), "--out", str(tmp_path)]) == 0
+    assert main(["fuzz", "--operations", "500", "--seed", "3", "--live", str(path), "--out", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum("the page does not show it" in line and "the run goes on" in line for line in lines) == 1
 
@@ -205,9 +205,9 @@ def documents(recorder):
 
 def test_a_run_tells_what_it_has_come_to(recorder, tmp_path, capsys):
     run = ["fuzz", "--target", "fault:free-order-reversed", "--keep-going", "--operations", "900", "--seed", "3"]
-    assert main([*run, "--page", "here.html", "--json", "--out", str(tmp_path / "found")]) == 1
+    assert main([*run, "--live", "here.html", "--json", "--out", str(tmp_path / "found")]) == 1
     out, err = capsys.readouterr()
-    assert err.splitlines()[0] == "page: here.html, written anew while it goes on"
+    assert err.splitlines()[0] == "live: here.html, written anew while it goes on"
     printed, told = json.loads(out), recorder.last.told
     assert told[-1]["run"] == printed
     shown = documents(recorder)
@@ -224,7 +224,7 @@ def test_a_run_tells_what_it_has_come_to(recorder, tmp_path, capsys):
 
 
 def test_what_several_processes_do_is_told_together(recorder, tmp_path, capsys):
-    run = ["fuzz", "--target", "impl", "--jobs", "2", "--operations", "1200", "--seed", "3", "--page", "x", "--json"]
+    run = ["fuzz", "--target", "impl", "--jobs", "2", "--operations", "1200", "--seed", "3", "--live", "x", "--json"]
     assert main([*run, "--attention", "full", "--out", str(tmp_path)]) == 0
     printed = json.loads(capsys.readouterr().out)
     told = recorder.last.told
@@ -239,7 +239,7 @@ def test_what_several_processes_do_is_told_together(recorder, tmp_path, capsys):
 
 def test_a_campaign_tells_how_far_its_targets_are(recorder, tmp_path):
     run = ["campaign", "--target", "fault:free-order-reversed", "--operations", "1500", "--shrink-seconds", "1"]
-    assert main([*run, "--attention", "full", "--seed", "3", "--page", "x.html", "--out", str(tmp_path)]) == 1
+    assert main([*run, "--attention", "full", "--seed", "3", "--live", "x.html", "--out", str(tmp_path)]) == 1
     shown, told = documents(recorder), recorder.last.told
     (found, *_) = [one for one in shown if one.cards]
     assert found.cards[0].why_not == live_document.WAITING[1]
@@ -277,7 +277,7 @@ def test_schedulers_tell_what_they_have_come_to(recorder, monkeypatch):
 
 def test_a_run_that_breaks_off_says_so_on_its_page(tmp_path, capsys):
     path = tmp_path / "page.html"
-    run = ["fuzz", "--operations", "100", "--seed", "3", "--out", str(tmp_path), "--page", str(path)]
+    run = ["fuzz", "--operations", "100", "--seed", "3", "--out", str(tmp_path), "--live", str(path)]
     assert main([*run, "--attention", "nonsense"]) == 2
     assert not path.exists()
     with live.LivePage(path, print) as page:
@@ -296,7 +296,7 @@ def test_a_run_that_breaks_off_says_so_on_its_page(tmp_path, capsys):
 def test_a_run_that_is_killed_leaves_when_it_wrote_last(tmp_path):
     """It cannot say that it has ended: the page does, by what it says here (`test_live_browser`)."""
     path, begin = tmp_path / "page.html", time.time()
-    words = ["fuzz", "--seconds", "300", "--seed", "3", "--out", str(tmp_path), "--page", str(path)]
+    words = ["fuzz", "--seconds", "300", "--seed", "3", "--out", str(tmp_path), "--live", str(path)]
     run = subprocess.Popen([sys.executable, "-m", "blockproof.fuzz.cli", *words], stdout=subprocess.DEVNULL)
     try:
         while not (path.exists() and written(path)["progress"]["words"] == "running"):
@@ -321,16 +321,16 @@ def test_a_file_of_a_report_does_not_load_itself():
 
 def test_wrong_use_is_told_in_a_line(tmp_path, monkeypatch, capsys):
     where = str(tmp_path / "page.html")
-    assert main(["fuzz", "--operations", "10", "--page", str(tmp_path)]) == 2
-    assert main(["campaign", "--store", "a", "--target", "impl", "--page", where]) == 2
+    assert main(["fuzz", "--operations", "10", "--live", str(tmp_path)]) == 2
+    assert main(["campaign", "--store", "a", "--target", "impl", "--live", where]) == 2
     for command in ("fuzz", "campaign", "fuzz-scheduler"):
         assert main([command, "--serve"]) == 2
         assert main([command, "--port", "8000"]) == 2
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert main(["campaign", "--target", "impl", "--operations", "10", "--page", where]) == 2
+    assert main(["campaign", "--target", "impl", "--operations", "10", "--live", where]) == 2
     folder, stored, *renamed, missing = capsys.readouterr().err.splitlines()
-    assert "--page" in folder
-    assert "--page: not with --store" in stored
-    assert all("--page FILE" in line for line in renamed)
+    assert "--live" in folder
+    assert "--live: not with --store" in stored
+    assert all("--live" in line for line in renamed)
     assert len(renamed) == 6
     assert "blockproof[report]" in missing
