@@ -7,6 +7,7 @@ nothing that a trace or a target has said can run or load anything, even if a vi
 import base64
 import hashlib
 import json
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def page(document: Document) -> str:
     return text.encode(errors="backslashreplace").decode()  # half a character, as an error text may hold
 
 
+@cache
 def parts(more: tuple[str, ...] = ()) -> tuple[str, str]:
     """The script and the style of a page: those of all pages, and `more`."""
     own = "\n".join(_asset(name) for name in (*(f"{name}.js" for name in more), *SCRIPTS))
@@ -88,6 +90,7 @@ def document_in(text: str) -> TraceDocument | None:
         return None
 
 
+@cache
 def policy(script: str, style: str) -> str:
     """The content security policy for a page with this script and this style."""
     return (
