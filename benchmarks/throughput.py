@@ -134,7 +134,6 @@ def cases(release: str, stack: ExitStack) -> Iterator[Case]:
     else:
         print("torch is not installed, and tensors are left out: make tensors", file=sys.stderr)
     yield lockstep_case("impl, engine random, `--isolate`", "random", opened("impl", isolate=True))
-    yield lockstep_case("impl, engine hypothesis", "hypothesis", opened("impl"))
     if environments.find(release) is not None:
         yield lockstep_case(f"{release} in a child process, engine random", "random", opened(release))
     else:

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+from ..engines.choice import ENGINES
 from .checking import problems
 from .conduct import Ended
 from .database import StoreError
@@ -21,6 +22,9 @@ def opened(path: Path, settings: Callable[[int], Settings] | None, seed: int | N
     try:
         if wrong := problems(store.database):
             raise StoreError(f"{path}: is not whole: {wrong[0]}; take a copy that is")
+        if gone := [name for name in store.settings.engines if name not in ENGINES]:
+            what = "`blockproof campaign export` writes what it has found"
+            raise StoreError(f"{path}: is of the engine {gone[0]}, which has gone; {what}; begin another one")
         if settings is not None:
             _go_on_with(store, settings(store.settings.seed if seed is None else seed))
     except BaseException:

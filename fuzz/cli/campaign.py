@@ -17,18 +17,16 @@ from .options import (
     AllowVacuousOption,
     AttentionOption,
     JsonOption,
+    LiveOption,
     OracleOption,
-    PortOption,
     SeedOption,
-    ServeOption,
     attention_names,
     is_auto,
     jobs_option,
-    known_or_usage,
     oracles_or_usage,
+    page_of,
     seconds_option,
     seed_or_drawn,
-    served,
     teller,
     usage,
 )
@@ -42,9 +40,9 @@ if TYPE_CHECKING:
 
 DEFAULT_OPERATIONS = 200_000
 DEFAULT_OUT = Path("findings")
-OF_STORE = {"engine", "task_operations", "from_corpus", "ray"}
+OF_STORE = {"task_operations", "from_corpus", "ray"}
 """Options of a campaign with a store only."""
-OF_ONCE = {"write", "allow_vacuous", "serve", "port"}
+OF_ONCE = {"write", "allow_vacuous", "live"}
 """Options of a campaign without one."""
 OF_RESUME = {"resume", "operations", "seconds", "jobs", "from_corpus", "ray", "as_json"}
 """All that may stand beside --resume."""
@@ -70,9 +68,6 @@ StoreOption = Annotated[
 ResumeOption = Annotated[
     Path | None, typer.Option(help="Go on with the campaign of this store; a limit given here is for now, not in all.")
 ]
-EngineOption = Annotated[
-    list[str] | None, typer.Option(help="With a store: random or hypothesis; both by repeating it; random by default.")
-]
 TaskOption = Annotated[int | None, typer.Option(min=1, help="With a store: operations of a task; 4,000 by default.")]
 CorpusOption = Annotated[
     bool, typer.Option("--from-corpus", help="With a store: replay its corpus before anything is drawn.")
@@ -88,7 +83,7 @@ RayOption = Annotated[
 JobsOption = Annotated[int, jobs_option("Targets at a time, with a store tasks", 256)]
 ShrinkOption = Annotated[float, typer.Option(min=0.0, help="For the trace of each finding.")]
 FolderOption = Annotated[Path, to_folder("Folder for what is found, one below it for each target.")]
-PageOption = Annotated[Path | None, to_file("Write the tables as Markdown to this file.")]
+WriteOption = Annotated[Path | None, to_file("Write the tables as Markdown to this file.")]
 
 
 @app.callback()
@@ -104,13 +99,11 @@ def campaign(
     jobs: JobsOption = 2,
     shrink_seconds: ShrinkOption = 10.0,
     out: FolderOption = DEFAULT_OUT,
-    write: PageOption = None,
+    write: WriteOption = None,
     allow_vacuous: AllowVacuousOption = False,
-    serve: ServeOption = False,
-    port: PortOption = None,
+    live: LiveOption = None,
     store: StoreOption = None,
     resume: ResumeOption = None,
-    engine: EngineOption = None,
     task_operations: TaskOption = None,
     from_corpus: CorpusOption = False,
     ray: RayOption = None,
@@ -136,9 +129,9 @@ def campaign(
     if resume is not None:
         raise typer.Exit(_with_store(Going(resume, None, seed, limits, jobs, from_corpus, as_json), ray))
     if store is not None:
-        wanted = _settings(asked, engine or ["random"], task_operations)
+        wanted = _settings(asked, task_operations)
         raise typer.Exit(_with_store(Going(store, wanted, seed, limits, jobs, from_corpus, as_json), ray))
-    with served(serve, port, teller(True)) as page:
+    with page_of(live, teller(True)) as page:
         raise typer.Exit(_at_once(asked, write, allow_vacuous, page))
 
 
@@ -185,21 +178,18 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _settings(asked: Asked, engines: list[str], task_operations: int | None) -> "Callable[[int], Settings]":
+def _settings(asked: Asked, task_operations: int | None) -> "Callable[[int], Settings]":
     """The settings of a campaign with a store, by its seed. BadParameter for a wrong name."""
     from ..campaign.settings import TASK_OPERATIONS, Limits, Settings
     from ..campaign.tasks import Options
-    from ..engines.choice import ENGINES
     from ..releases.findings import known_causes
 
-    known_or_usage("--engine: no engine", engines, ENGINES, "")
     roots = tuple((tuple(sorted(ids)), name) for ids, name in known_causes().items())
     operations, seconds = asked.limits
     return partial(
         Settings,
         targets=asked.judges(),
         attention=attention_names(asked.attention),
-        engines=tuple(dict.fromkeys(engines)),
         task_operations=task_operations or TASK_OPERATIONS,
         options=Options(roots=roots, shrink_seconds=asked.shrink_s),
         limits=Limits(seconds, operations),
@@ -240,7 +230,7 @@ def _at_once(asked: Asked, write: Path | None, allow_vacuous: bool, page: "LiveP
     specs, out = [*judges], folder_or_usage(asked.out)
     with steps(len(specs), "target") as show:
         ended: set[str] = set()
-        whole, live = report.KeptWhole(out, orders.plan.seed), LiveCampaign(page, specs, orders, out, say)
+        whole, live = report.KeptWhole(out, orders.plan.seed), LiveCampaign(page, specs, orders, out)
 
         def changed(row: Row) -> None:
             whole.keep(row)

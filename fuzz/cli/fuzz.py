@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,12 +16,11 @@ from .options import (
     FloorsOption,
     IsolateOption,
     JsonOption,
+    LiveOption,
     OracleOption,
     OutOption,
-    PortOption,
     SecondsOption,
     SeedOption,
-    ServeOption,
     TargetOption,
     TensorsOption,
     VerboseOption,
@@ -33,9 +31,9 @@ from .options import (
     memory_or_usage,
     open_or_usage,
     oracles_or_usage,
+    page_of,
     seconds_or_default,
     seed_or_drawn,
-    served,
     teller,
     usage,
 )
@@ -45,19 +43,11 @@ if TYPE_CHECKING:
     from ..engines.fuzzing import FuzzOutcome
 
 
-class Engine(StrEnum):
-    """How operations are drawn."""
-
-    RANDOM = "random"
-    HYPOTHESIS = "hypothesis"
-
-
 def fuzz(
     target: TargetOption = "impl",
     seconds: SecondsOption = None,
     operations: Annotated[int | None, typer.Option(min=1, help="Stop after the run that reaches so many.")] = None,
     seed: SeedOption = None,
-    engine: Annotated[Engine, typer.Option(help="How operations are drawn.")] = Engine.RANDOM,
     oracle: OracleOption = None,
     tensors: TensorsOption = None,
     attention: AttentionOption = "all",
@@ -79,8 +69,7 @@ def fuzz(
         Path | None,
         to_file("Add entries for what was found to this file of known findings."),
     ] = None,
-    serve: ServeOption = False,
-    port: PortOption = None,
+    live: LiveOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -97,7 +86,6 @@ def fuzz(
 
     names = attention_names(attention)
     wanted = read_floors(floors) if floors else {}
-    _check_engine(engine, keep_going, known)
     folder_or_usage(out)
     if write_known is not None and os.path.lexists(write_known):
         read_known(write_known)  # entries are added to it when the run is over
@@ -105,15 +93,13 @@ def fuzz(
     plan = Plan(seed_or_drawn(seed), limit, operations, names, chaos, tensors=tensors, allow_vacuous=allow_vacuous)
     plan = replace(plan, keep_going=keep_going, known=read_known(known) if known else ())
     memory_or_usage(tensors)
-    live, opened = served(serve, port, tell), open_or_usage(target, isolate)
-    with closed_after(opened) as core, live as page, document_alone(as_json):
+    opened = open_or_usage(target, isolate)
+    with closed_after(opened) as core, page_of(live, tell) as page, document_alone(as_json):
         with usage("--attention"):
             plan = replace(plan, oracles=oracles_or_usage(oracle, target, core)).possible_on(core)
-        if engine is Engine.HYPOTHESIS and plan.oracles == ("liveness",):
-            raise typer.BadParameter("--oracle: liveness draws whole scripts, which engine hypothesis does not")
         if attention != "all" and (lacking := [name for name in names if name not in plan.attention]):
             tell(f"left out, since {core.name} lacks what they are made of: {', '.join(lacking)}")
-        task = FuzzTask(target, engine.value, plan, jobs, isolate, str(known) if known else "")
+        task = FuzzTask(target, "random", plan, jobs, isolate, str(known) if known else "")
         outcome = run(task, core, out, wanted, tell, page)
     raise typer.Exit(_told(outcome, as_json, verbose, (junit, write, write_known), tell))
 
@@ -148,9 +134,3 @@ def _told(
         partial(write_reports, outcome.done, outcome.unmet, None, write),
     )
     return written(outcome.exit_code, (report, *reports, entries))
-
-
-def _check_engine(engine: Engine, keep_going: bool, known: Path | None) -> None:
-    if engine is Engine.HYPOTHESIS and (keep_going or known):
-        option = "--keep-going" if keep_going else "--known"
-        raise typer.BadParameter(f"{option}: Hypothesis stops at what it finds; use engine random")

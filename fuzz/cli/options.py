@@ -20,7 +20,7 @@ from ..adapters import forms
 from ..opening.own_code import FORMS
 from ..targets.base import TargetUnavailableError
 from .completion import attention_lists, oracle_lists, target_names
-from .outputs import to_folder
+from .outputs import to_file, to_folder
 
 if TYPE_CHECKING:
     from ...model.ops import Shape
@@ -94,12 +94,9 @@ IsolateOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
-ServeOption = Annotated[
-    bool,
-    typer.Option("--serve", help="Print an address on this machine; the page there shows the run while it goes on."),
-]
-PortOption = Annotated[
-    int | None, typer.Option(min=0, max=65535, help="With --serve: the port; one that is free by default.")
+LiveOption = Annotated[
+    Path | None,
+    to_file("Write the page of the run to this file, anew every few seconds; a browser that has it open follows."),
 ]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", help="Show also the changes that both sides of a difference have made alike.")
@@ -234,23 +231,18 @@ def closed_after(opened: OpenedT) -> Iterator[OpenedT]:
             close_target(opened)
 
 
-@contextmanager
-def served(serve: bool, port: int | None, say: Callable[[str], None]) -> "Iterator[LivePage | None]":
-    """The page of a run while it goes on, if one is asked for; `say` is told its address. BadParameter if it cannot be
-    served.
+def page_of(path: Path | None, say: Callable[[str], None]) -> "AbstractContextManager[LivePage | None]":
+    """The page of a run while it goes on, if one is asked for; `say` is told where it is. BadParameter if it cannot be
+    made.
     """
     from ..page.live import LivePage
 
-    if port is not None and not serve:
-        raise typer.BadParameter("--port: only with --serve")
-    if not serve:
-        yield None
-        return
-    with usage():
-        page = LivePage(port or 0)
-    with page:
-        say(f"live: {page.address}")
-        yield page
+    if path is None:
+        return nullcontext()
+    with usage("--live"):
+        page = LivePage(path, say)
+    say(f"live: {path}, written anew while it goes on")
+    return page
 
 
 def document_alone(as_json: bool) -> AbstractContextManager[object]:

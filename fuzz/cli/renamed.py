@@ -7,6 +7,8 @@ what a later run goes on from or is held against, `--check` where that lies, `--
 from collections.abc import Sequence
 
 WRITE = "--write"
+_NO_ENGINE = "needless: operations are drawn at random; Hypothesis draws for kv_cache_machine of blockproof.fuzz"
+_WITH_PAGE = ("fuzz", "campaign", "fuzz-scheduler")
 NOW: dict[tuple[str, str], str] = {
     ("fuzz", "--summary"): WRITE,
     ("campaign", "--summary"): WRITE,
@@ -19,6 +21,11 @@ NOW: dict[tuple[str, str], str] = {
     ("fuzz-config", "--findings"): "--keep-going, which has no number",
     ("fuzz-config", "--replay"): "a command of its own: blockproof replay FILE",
     ("fuzz-scheduler", "--replay"): "a command of its own: blockproof replay FILE",
+    **dict.fromkeys((("fuzz", "--engine"), ("campaign", "--engine")), _NO_ENGINE),
+    **{
+        (command, "--serve"): "--live, which takes a file: a browser that has it open follows" for command in _WITH_PAGE
+    },
+    **{(command, "--port"): "needless: --live writes a file, and nothing listens" for command in _WITH_PAGE},
 }
 """By command and old option."""
 FLAGS: dict[tuple[str, str], str] = {

@@ -9,14 +9,13 @@ import typer
 from .options import (
     AttentionOption,
     JsonOption,
+    LiveOption,
     OutOption,
-    PortOption,
     SecondsOption,
-    ServeOption,
     guarded,
+    page_of,
     seconds_or_default,
     seed_or_drawn,
-    served,
     teller,
     timed_teller,
 )
@@ -36,8 +35,7 @@ def fuzz_scheduler(
     fault: Annotated[str, typer.Option(help="Plant this fault in each engine, to see that it is noticed.")] = "",
     shrink_seconds: Annotated[float, typer.Option(min=0.0, help="How long each finding is shrunk at most.")] = 30.0,
     out: OutOption = Path("findings"),
-    serve: ServeOption = False,
-    port: PortOption = None,
+    live: LiveOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Drive a release's own scheduler with random requests on a pretended device, and judge every step.
@@ -55,7 +53,7 @@ def fuzz_scheduler(
     kinds = tuple(kind for kind in attention.split(",") if kind)
     task = StoryTask(seed_or_drawn(seed), first, steps, limit, only, kinds, fault, shrink_seconds)
     name = target
-    with served(serve, port, teller(True)) as page:
+    with page_of(live, teller(True)) as page:
         outcome = guarded(lambda: run(name, task, out, timed_teller(), page))
     print(json.dumps(outcome.as_json(), indent=1) if as_json else "\n".join(outcome.lines()))
     raise typer.Exit(outcome.exit_code)

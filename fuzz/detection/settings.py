@@ -45,7 +45,6 @@ SETTINGS: dict[str, Setting] = {
     for setting in (
         Setting("usual", "as every run draws"),
         Setting("again", "as usual, from other seeds: what chance alone does", seeds_from=OTHER_SEEDS),
-        Setting("hypothesis", "engine hypothesis", engine="hypothesis"),
         Setting("chaos", "misuse in every run", chaos=True),
         Setting("triples", "only hybrids of three groups", attention=THREE),
         Setting("no-triples", "no hybrids of three groups", attention=FEWER),

@@ -4,15 +4,13 @@ from collections.abc import Callable
 
 from ..reports.summary import Summary
 from ..targets.base import Target
-from .batches import run_hypothesis
 from .plan import OnProgress, Plan
 from .seeded import run_random
 
 ENGINES: dict[str, Callable[[Target, Plan, Summary, OnProgress | None], Summary]] = {
     "random": run_random,
-    "hypothesis": run_hypothesis,
 }
-"""A script may add one of its own, for the benchmark of detection."""
+"""The command line has this one alone. A script may add one of its own, for the benchmark of detection."""
 
 
 def run_engine(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 
 from ..findings.finding import Finding, Trace
-from ..findings.words import trace_lines
 from ..opening.given import Given, is_factory, is_owned, opened
 from ..page.beside import Kept, page_beside
 from ..runs.judging import Judging
@@ -106,29 +105,26 @@ class FindingError(AssertionError):
     of times while it shrinks, and shows one.
     """
 
-    def __init__(self, finding: Finding, trace: Trace, tested: Tested, *, steps: bool) -> None:
-        """`steps`: the text has the steps of the trace."""
+    def __init__(self, finding: Finding, trace: Trace, tested: Tested) -> None:
         super().__init__(finding, trace)
         self.finding = finding
         self.trace = trace
         self._tested = tested
-        self._steps = steps
         self._text = ""
 
     def __str__(self) -> str:
         if not self._text:
-            steps = ["", *trace_lines(self.trace.shape, self.trace.operations)] if self._steps else []
             how = self._tested.how_to_repeat(self._tested.trace_file(self.finding, self.trace))
-            self._text = "\n".join([str(self.finding), *steps, "", *how])
+            self._text = "\n".join([str(self.finding), "", *how])
         return self._text
 
 
-def failure(finding: Finding, trace: Trace, tested: Tested, *, steps: bool = False) -> FindingError:
+def failure(finding: Finding, trace: Trace, tested: Tested) -> FindingError:
     """The error to be raised, of a class of its own for each cause (`Finding.key`).
 
     Hypothesis tells failures apart by class and line: so it shrinks no finding to one of another cause.
     """
-    return _class_for(finding.kind, finding.key)(finding, trace, tested, steps=steps)
+    return _class_for(finding.kind, finding.key)(finding, trace, tested)
 
 
 @cache

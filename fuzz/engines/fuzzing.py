@@ -145,7 +145,7 @@ def _run(task: FuzzTask, target: Target, done: Summary, live: LiveRun | None) ->
     """Fill in the summary. Ctrl-C ends the runs, not the program."""
     plan = task.plan
     if live is not None:
-        live.begun(done)
+        live.grown(done, "starting")
     with progress(plan.seconds, plan.operations) as show:
 
         def grown(so_far: Summary) -> None:
@@ -170,7 +170,7 @@ def _is_all(plan: Plan, target: Target | None) -> bool:
 def repeat_command(task: FuzzTask, done: Summary, target: Target | None = None) -> str:
     """The shell command that makes the same runs again."""
     plan = task.plan
-    words = ["blockproof", "fuzz", "--target", task.spec, "--engine", done.engine, "--seed", str(plan.seed)]
+    words = ["blockproof", "fuzz", "--target", task.spec, "--seed", str(plan.seed)]
     # Operations, unlike seconds, lead to the same end on any machine; several processes share them as they come.
     limit = str(done.operations) if task.jobs == 1 and done.operations else None
     words += ["--operations", limit] if limit else ["--seconds", f"{plan.seconds or DEFAULT_SECONDS:g}"]

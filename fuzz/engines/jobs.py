@@ -117,10 +117,10 @@ def _shown_too(
 
     def show(runs: int, operations: int, seconds: float) -> None:
         on_progress(runs, operations, seconds)
-        if live.due:
+        if live.page.due:
             others = [worker.so_far for worker in workers if not worker.connection.closed]
             whole = _together([summary, *(one for one in others if one is not None)])
-            live.grown(whole, [worker.row() for worker in workers])
+            live.grown(whole, jobs=[worker.row() for worker in workers])
 
     return show
 

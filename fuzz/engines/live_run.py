@@ -11,7 +11,6 @@ from ..page import beside
 from ..page.live import LivePage
 from ..reports import formats
 from ..reports.floors import Floors, check_floors
-from ..reports.pace import Pace
 from ..reports.summary import Found, Summary
 from ..targets.base import Target
 from ..traces.judges import Judges
@@ -44,39 +43,24 @@ class LiveRun:
     """Where the traces of findings are applied again, for their pages."""
     folder: Path
     say: Callable[[str], None]
-    pace: Pace = field(default_factory=Pace)
     _written: dict[tuple[str, ...], Written] = field(default_factory=dict)
 
-    @property
-    def due(self) -> bool:
-        """True if it is time to tell the page how far the run is."""
-        return self.pace.due
-
-    def begun(self, summary: Summary) -> None:
-        """Tell the page what is to be run."""
-        self._show(summary, "starting")
-
-    def grown(self, summary: Summary, jobs: Sequence[Sequence[str]] = ()) -> None:
+    def grown(self, summary: Summary, words: str = "running", jobs: Sequence[Sequence[str]] = ()) -> None:
         """Tell the page what the run has come to, if it is time to; findings are written first. `jobs` is a row for
         each process, as `live_document.COLUMNS` says.
         """
-        if not self.pace.due and len(summary.found) <= len(self._written):
-            return
-        for found in summary.ranked():
-            if found.key not in self._written:
-                self._written[found.key] = self._write(found, summary)
-        with self.pace.telling():
-            self._show(summary, "running", jobs)
-        if loss := self.page.loss():
-            self.say(loss)
+        if len(summary.found) > len(self._written):
+            for found in summary.ranked():
+                if found.key not in self._written:
+                    self._written[found.key] = self._write(found, summary)
+        self.page.grown(lambda: self._so_far(summary, words, jobs))
 
     def also(self, summary: Summary) -> Callable[[str], None]:
-        """What to tell the steps that follow the runs: the page shows each, too."""
+        """What to tell the steps that follow the runs: the page shows them, too."""
 
         def tell(line: str) -> None:
             self.say(line)
-            self.grown(summary)
-            self._show(summary, line)
+            self.grown(summary, line)
 
         return tell
 
@@ -85,7 +69,7 @@ class LiveRun:
         words = f"ended by {interrupted_by()}" if document.get("interrupted") else "the run has ended"
         self.page.show(self._told(document, words) | {"ended": True, "share": 1.0})
 
-    def _show(self, summary: Summary, words: str, jobs: Sequence[Sequence[str]] = ()) -> None:
+    def _so_far(self, summary: Summary, words: str, jobs: Sequence[Sequence[str]]) -> dict[str, Any]:
         document = formats.as_json(summary)
         document["findings"] = [self._found(found) for found in summary.ranked()]
         document["floors_unmet"] = check_floors(summary, self.floors)
@@ -94,7 +78,7 @@ class LiveRun:
             for done, most in ((summary.seconds, self.plan.seconds), (summary.operations, self.plan.operations))
             if most
         ]
-        self.page.show(self._told(document, words) | {"share": min(1.0, max(shares, default=-1.0)), "jobs": jobs})
+        return self._told(document, words) | {"share": min(1.0, max(shares, default=-1.0)), "jobs": jobs}
 
     def _told(self, document: dict[str, Any], words: str) -> dict[str, Any]:
         return {"title": "fuzz", "words": words, "run": document, "floors": dict(self.floors)}

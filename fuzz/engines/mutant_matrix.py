@@ -12,7 +12,6 @@ from .mutants import FUZZ_CONFIG, Caught, Hunt, Search, catch
 
 DETECTORS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "lockstep": ((LOCKSTEP,), "random"),
-    "hypothesis": ((LOCKSTEP,), "hypothesis"),
     SHADOW: ((SHADOW,), "random"),
     CONTRACT: ((CONTRACT,), "random"),
     LIVENESS: ((LIVENESS,), "random"),

@@ -137,14 +137,14 @@ def fuzz_scheduler(
     task = replace(task, tells=page is not None)
     outcome = StoryOutcome(target, task)
     if page is not None:
-        _show(page, outcome, say)
+        page.show(_so_far(outcome))
     with TemporaryDirectory(prefix="blockproof-stories-") as modules:
         process = _started(target, task, Path(modules))
         try:
             for told in _lines(process):
                 _take(outcome, told, out, say)
                 if page is not None and "progress" not in told:
-                    _show(page, outcome, say)
+                    page.grown(lambda: _so_far(outcome))
         except KeyboardInterrupt:
             outcome.interrupted = True
         finally:
@@ -159,15 +159,14 @@ def fuzz_scheduler(
     return outcome
 
 
-def _show(page: LivePage, outcome: StoryOutcome, say: Callable[[str], None]) -> None:
-    """What it has come to so far."""
+def _so_far(outcome: StoryOutcome) -> dict[str, Any]:
+    """What its page is told."""
     so_far, task = outcome.so_far, outcome.task
     pairs = ((so_far.get("steps", 0), task.steps), (so_far.get("seconds", 0.0), task.seconds))
     share = min(1.0, max((done / most for done, most in pairs if most), default=-1.0))
     whole = {"target": outcome.target, **so_far, "found": list(outcome.found)}
-    page.show({"title": "schedulers", "words": "running" if so_far else "starting", "share": share, "scheduler": whole})
-    if loss := page.loss():
-        say(loss)
+    words = "running" if so_far else "starting"
+    return {"title": "schedulers", "words": words, "share": share, "scheduler": whole}
 
 
 def _started(target: str, task: StoryTask, modules: Path) -> "subprocess.Popen[str]":

@@ -2,6 +2,6 @@
 
 Two halves, and between them a document. In Python a trace is applied again and what happens is written down as data
 (`document`, made by `trace_document`, `run_document` and `campaign_document`); in the browser the files of `browser`
-show it. The document has all that is shown, so the page decides nothing. While a run goes on, `live` hands what is told
-of it to a server (`live_server`), whose page gets one document after the other (`live_document`).
+show it. The document has all that is shown, so the page decides nothing. While a run goes on, `live` writes the
+page of what is told of it anew (`live_document`), and the page loads itself again.
 """

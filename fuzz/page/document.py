@@ -200,7 +200,7 @@ class FoundCard(msgspec.Struct, omit_defaults=True):
     why_not: str = ""
     """Why its trace is not among them."""
     page: str = ""
-    """Where the server of this page has the page of its trace; empty in a file."""
+    """Where the page of its trace lies, seen from the page of a run that goes on; else empty."""
 
 
 class Cell(msgspec.Struct, omit_defaults=True):
@@ -236,6 +236,10 @@ class Progress(msgspec.Struct, omit_defaults=True):
     """Of what it is to do, from 0 to 1; below 0 if that is not known."""
     ended: bool = False
     """True if nothing will change any more."""
+    written: float = 0.0
+    """When the page was written, in seconds since 1970."""
+    every: float = 0.0
+    """Seconds after which it is written again at the earliest."""
 
 
 class ReportDocument(msgspec.Struct, omit_defaults=True, tag_field="document", tag="report"):
@@ -257,7 +261,7 @@ class ReportDocument(msgspec.Struct, omit_defaults=True, tag_field="document", t
     traces: list[TraceDocument] = []
     command: str = ""
     progress: Progress | None = None
-    """None in a file."""
+    """None for a file that was made of a report."""
 
 
 class PlanLayer(msgspec.Struct, array_like=True):

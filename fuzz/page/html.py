@@ -7,6 +7,7 @@ nothing that a trace or a target has said can run or load anything, even if a vi
 import base64
 import hashlib
 import json
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -25,29 +26,28 @@ OF_CHARTS = ("chart",)
 OF_PLANS = (*OF_CHARTS, "plan")
 """Those that only the page of a plan has."""
 OF_LIVE = (*OF_CHARTS, "live")
-"""Those that only a page has that shows a run while it goes on."""
+"""Those that only a page has that is written while its run goes on."""
 
 
 class PageError(ValueError):
     """The page cannot be made. The text is one line."""
 
 
-def page(document: Document, *, live: bool = False) -> str:
+def page(document: Document) -> str:
     """The text of the HTML file. PageError if the template library is not installed; ChartError if the document has a
-    chart that cannot be drawn. With `live` the page asks the server that it came from for newer documents.
+    chart that cannot be drawn.
     """
     try:
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup
     except ImportError:
         raise PageError(MISSING) from None
-    more = _more(document)
-    script, style = parts(OF_LIVE if live else more)
+    script, style = parts(_more(document))
     template = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     text = template.from_string(_asset("page.html")).render(
         title=document.title,
         summary=_summary(document),
-        policy=policy(script, style, live=live),
+        policy=policy(script, style),
         style=Markup(style),
         script=Markup(script),
         document=Markup(embedded(document)),
@@ -55,6 +55,7 @@ def page(document: Document, *, live: bool = False) -> str:
     return text.encode(errors="backslashreplace").decode()  # half a character, as an error text may hold
 
 
+@cache
 def parts(more: tuple[str, ...] = ()) -> tuple[str, str]:
     """The script and the style of a page: those of all pages, and `more`."""
     own = "\n".join(_asset(name) for name in (*(f"{name}.js" for name in more), *SCRIPTS))
@@ -66,9 +67,10 @@ def _more(document: Document) -> tuple[str, ...]:
     """What the page has besides the scripts and the style of all pages. ChartError as `page`."""
     if isinstance(document, PlanDocument):
         return OF_PLANS
-    charts = document.charts if isinstance(document, ReportDocument) else []
-    check(charts)
-    return OF_CHARTS if charts else ()
+    if not isinstance(document, ReportDocument):
+        return ()
+    check(document.charts)
+    return OF_LIVE if document.progress else OF_CHARTS if document.charts else ()
 
 
 def embedded(document: Document) -> str:
@@ -88,11 +90,11 @@ def document_in(text: str) -> TraceDocument | None:
         return None
 
 
-def policy(script: str, style: str, *, live: bool = False) -> str:
-    """The content security policy for a page with this script and this style. With `live` it may ask its own server."""
-    asks = "connect-src 'self'; " if live else ""
+@cache
+def policy(script: str, style: str) -> str:
+    """The content security policy for a page with this script and this style."""
     return (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; {asks}"
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
         "base-uri 'none'; form-action 'none'"
     )
 

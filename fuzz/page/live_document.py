@@ -1,15 +1,17 @@
-"""A run or a campaign while it goes on, as the document of its page: what it tells, a line of JSON at a time."""
+"""A run or a campaign while it goes on, as the document of its page: made of what it tells."""
 
-import hashlib
+import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
 from ..reports.floors import Floors
 from .campaign_document import CampaignRow, campaign_document
-from .document import MOST_TRACES, FoundCard, Progress, ReportDocument, Table
+from .document import MOST_TRACES, VERSION, FoundCard, Progress, ReportDocument, Table
 from .history_charts import HistoryFile
 from .html import document_in
 from .run_document import RunFile, run_document
@@ -46,18 +48,18 @@ class Told(msgspec.Struct):
 
 
 class Live:
-    """Makes a document of each thing that is told, and remembers where pages of findings are."""
+    """Makes a document of each thing that is told."""
 
-    def __init__(self) -> None:
-        self.pages: dict[str, Path] = {}
-        """The pages of findings that are served, by name."""
-        self._last: ReportDocument | None = None
-        self._named: list[str] = []
+    def __init__(self, folder: Path) -> None:
+        """`folder` is where the page lies, from which it leads to the pages of findings."""
+        self._folder = folder
+        self._last = ReportDocument(VERSION, "a run", "", "nothing was told", "note", [], progress=Progress(""))
+        self._pages: list[str] = []
         """The page of each of its findings."""
 
-    def read(self, line: bytes) -> ReportDocument:
-        """The document of a line. msgspec.MsgspecError or ChartError if it is none."""
-        told = msgspec.json.decode(line, type=Told)
+    def read(self, what: Mapping[str, Any]) -> ReportDocument:
+        """The document of what is told (`Told`). msgspec.MsgspecError or ChartError if it cannot be shown."""
+        told = msgspec.convert(what, Told)
         running = not told.ended
         if told.campaign is not None:
             rows = told.campaign
@@ -84,23 +86,20 @@ class Live:
         if told.ended:
             _take_in(document, pages)
         document.progress = Progress(told.words, told.share, told.ended)
-        self._last, self._named = document, pages
+        self._last, self._pages = document, pages
         return document
 
-    def lost(self) -> ReportDocument | None:
-        """The document for a run that has ended without a last word; None if it has said nothing at all."""
-        if self._last is not None and self._last.progress is not None:
-            words = "the run has ended without a last word; this is what it told before"
-            self._last.progress = Progress(words, ended=True)
-            _take_in(self._last, self._named)
+    def lost(self) -> ReportDocument:
+        """The document for a run that has ended without a last word."""
+        words = "the run has ended without a last word; this is what it told before"
+        self._last.progress = Progress(words, ended=True)
+        _take_in(self._last, self._pages)
         return self._last
 
     def _link(self, cards: Sequence[FoundCard], pages: Sequence[str], otherwise: str) -> None:
         for card, page in zip(cards, pages, strict=True):
             if page:
-                name = hashlib.sha256(page.encode(errors="replace")).hexdigest()[:16]
-                self.pages[name] = Path(page)
-                card.page = f"finding/{name}"
+                card.page = quote(os.path.relpath(page, self._folder), errors="surrogateescape")
             else:
                 card.why_not = otherwise
 
@@ -121,7 +120,7 @@ def _settled(history: HistoryFile, seconds: float) -> HistoryFile:
 
 
 def _take_in(document: ReportDocument, pages: Sequence[str]) -> None:
-    """Put the traces of the pages into the document, so that it needs no server any more."""
+    """Put the traces of the pages into the document, so that it can be carried away alone."""
     size = 0
     for card, page in zip(document.cards, pages, strict=True):
         card.page = ""

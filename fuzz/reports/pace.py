@@ -10,9 +10,12 @@ SHARE = 0.01
 
 
 class Pace:
-    """At most once in `EVERY_S` seconds, and the less often the longer it takes to tell."""
+    """At most once in so many seconds, and the less often the longer it takes to tell."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: float = EVERY_S) -> None:
+        self.every = every
+        """Seconds that passed between the last two times at least."""
+        self._least = every
         self._next = 0.0
 
     @property
@@ -28,4 +31,5 @@ class Pace:
             yield
         finally:
             end = time.monotonic()
-            self._next = end + max(EVERY_S, (end - begin) / SHARE)
+            self.every = max(self._least, (end - begin) / SHARE)
+            self._next = end + self.every

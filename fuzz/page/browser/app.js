@@ -27,7 +27,7 @@ function useHash() {
 /** `auto` follows the system; a choice lasts as long as the page is open. */
 function useTheme() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const [chosen, choose] = useState("");
+  const [chosen, choose] = useKept("theme", "");
   const [system, setSystem] = useState(dark.matches);
   useEffect(() => {
     const changed = () => setSystem(dark.matches);

@@ -72,7 +72,7 @@ function useWidth() {
 const Charts = ({ charts }) => html`<div class="charts">${charts.map((chart, i) => html`<${ChartView} key=${i} chart=${chart} id=${`chart-${i}`} />`)}</div>`;
 
 function ChartView({ chart, id }) {
-  const [box, width] = useWidth(), [chosen, choose] = useState(-1), [open, setOpen] = useState(false);
+  const [box, width] = useWidth(), [chosen, choose] = useKept(`point of ${chart.title}`, -1), [open, setOpen] = useKept(`numbers of ${chart.title}`, false);
   const places = useMemo(() => [...new Set(chart.series.flatMap((line) => line.xs))].sort((a, b) => a - b), [chart]);
   const title = html`<figcaption><h2 id=${id}>${visible(chart.title)}</h2></figcaption>`;
   const note = chart.note && html`<p class="quiet">${visible(chart.note)}</p>`;
@@ -85,7 +85,7 @@ function ChartView({ chart, id }) {
     <input type="range" min="0" max=${places.length - 1} value=${at} disabled=${places.length < 2} aria-label=${`${visible(chart.title)}: point to read`} aria-valuetext=${words} onInput=${(event) => choose(Number(event.target.value))} />
     <div class="read"><span class="read-x">${visible(chart.x)}: <b>${said(x)}</b></span>
       <ul aria-label="Lines">${chart.series.map((line, i) => html`<li key=${i}><${Sample} index=${i} /><bdi>${visible(line.name)}</bdi> <b>${said(values[i])}</b></li>`)}</ul></div>
-    <details onToggle=${(event) => setOpen(event.target.open)}><summary>The numbers as a table</summary>
+    <details open=${open} onToggle=${(event) => setOpen(event.target.open)}><summary>The numbers as a table</summary>
       ${open && html`<div class="wide" tabindex="0" role="group" aria-labelledby=${id}><table><thead><tr><th scope="col" class="num">${visible(chart.x)}</th>${chart.series.map((line, i) => html`<th key=${i} scope="col" class="num">${visible(line.name)}</th>`)}</tr></thead>
         <tbody>${places.map((place) => html`<tr key=${place}><th scope="row" class="num">${said(place)}</th>${chart.series.map((line, i) => html`<td key=${i} class="num">${said(valueAt(line, place, chart.steps))}</td>`)}</tr>`)}</tbody></table></div>`}</details></figure>`;
 }

@@ -3,8 +3,8 @@
 const MOST_CARDS = 12; // shown at first
 
 function ReportView({ report, theme, bar, onTrace }) {
-  const [chosen, setChosen] = useState(null); // the cell of the matrix whose cards are shown
-  const [all, setAll] = useState(false);
+  const [chosen, setChosen] = useKept("cell", null); // the cell of the matrix whose cards are shown
+  const [all, setAll] = useKept("all cards", false);
   const cards = report.cards || [], list = useRef();
   const shown = chosen && report.matrix ? mergedCell(report.matrix, chosen).cards : null;
   const choose = (cell) => {
@@ -40,7 +40,7 @@ function Card({ card, onTrace }) {
 }
 
 function TableView({ table, id }) {
-  const [all, setAll] = useState(false), most = 30;
+  const [all, setAll] = useKept(`rows of ${table.title}`, false), most = 30;
   const rows = all ? table.rows : table.rows.slice(0, most), bars = table.bars || [], marks = table.marks || [];
   const numeric = table.columns.map((_, i) => table.rows.every((row) => /^[\d,.%+-]*$/.test(row[i])));
   return html`<section aria-labelledby=${id}><h2 id=${id}>${visible(table.title)}</h2>${table.note && html`<p class="quiet">${visible(table.note)}</p>`}
@@ -60,7 +60,7 @@ function mergedCell(matrix, { oracle, attention, target }) {
 
 /** Targets by attention types, for one oracle at a time or all. */
 function MatrixView({ matrix, onCards }) {
-  const [oracle, setOracle] = useState(-1);
+  const [oracle, setOracle] = useKept("oracle", -1);
   return html`<section aria-labelledby="matrix-title"><h2 id="matrix-title">Targets by attention types</h2>
     <div class="choices" role="group" aria-label="Oracle">${["all", ...matrix.oracles].map((name, i) => html`<button key=${name} aria-pressed=${oracle === i - 1} onClick=${() => setOracle(i - 1)}>${name === "all" ? "all oracles" : name}</button>`)}</div>
     <div class="wide" tabindex="0" role="group" aria-labelledby="matrix-title"><table class="matrix"><thead><tr><th scope="col">attention</th>${matrix.targets.map((target) => html`<th key=${target} scope="col"><bdi>${visible(target)}</bdi></th>`)}</tr></thead>

@@ -4,6 +4,13 @@ const { h, render, Fragment } = preact;
 const { useState, useEffect, useLayoutEffect, useRef, useMemo, useCallback } = preactHooks;
 const html = htm.bind(h);
 
+/** What a reader has chosen, by name: it stays when a view is left and comes back, and when a live page loads itself again. */
+const kept = (typeof before === "undefined" ? {} : before.kept) || {};
+function useKept(name, first) {
+  const [value, set] = useState(name in kept ? kept[name] : first);
+  return [value, (next) => { kept[name] = next; set(next); }];
+}
+
 const number = new Intl.NumberFormat("en-US");
 const count = (n, noun, several) => `${number.format(n)} ${n === 1 ? noun : several || `${noun}s`}`;
 

@@ -6,9 +6,11 @@ import msgspec
 import pytest
 from blockproof.fuzz.campaign.checking import problems
 from blockproof.fuzz.campaign.database import Database, StoreError
+from blockproof.fuzz.campaign.going_on import opened
 from blockproof.fuzz.campaign.settings import joined
 from blockproof.fuzz.campaign.store import Store
 from blockproof.fuzz.campaign.tasks import Replayed, Task, TaskResult
+from blockproof.fuzz.cli.main import main
 
 from .made import found, identity_of, run, seed, settings
 
@@ -192,3 +194,11 @@ def test_a_transaction_that_fails_changes_nothing(store):
         store.finish(broken)
     assert store.database.rows("SELECT count(*) FROM keys") == [(0,)]
     assert store.finish(RESULT) is not None
+
+
+def test_a_campaign_of_an_engine_that_has_gone_is_kept_and_not_gone_on_with(tmp_path):
+    path = tmp_path / "a.sqlite"
+    Store(path, settings(tmp_path, engines=("random", "hypothesis"))).close()
+    with pytest.raises(StoreError, match="is of the engine hypothesis, which has gone; `blockproof campaign export`"):
+        opened(path, None, None)
+    assert main(["campaign", "status", str(path)]) == 3  # nothing was done: it is read all the same

@@ -136,7 +136,7 @@ def test_shrink_writes_the_short_trace_beside_the_long_one(trace, capsys):
     [
         (["frob"], 2, "No such command 'frob'"),
         (["fuzz", "--seconds", "soon"], 2, "--seconds"),
-        (["fuzz", "--engine", "magic"], 2, "--engine"),
+        (["fuzz", "--engine", "hypothesis"], 2, "Hypothesis draws for kv_cache_machine of blockproof.fuzz"),
         (["fuzz", "--attention", "full,sidling"], 2, "'sidling' is unknown; did you mean 'sliding'?"),
         (["fuzz", "--attention", ","], 2, "an empty list"),
         (["fuzz", "--target", "our core"], 2, "--target: unknown target 'our core'; write one of"),

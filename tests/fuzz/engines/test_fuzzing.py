@@ -49,7 +49,7 @@ def done(operations=700):
 )
 def test_the_command_that_repeats_a_run_has_what_is_not_usual(changes, more, says):
     task = FuzzTask(**{"spec": "impl", "engine": "random", "plan": replace(Plan(3), **changes), **more})
-    assert repeat_command(task, done()) == f"blockproof fuzz --target {task.spec} --engine random --seed 3 {says}"
+    assert repeat_command(task, done()) == f"blockproof fuzz --target {task.spec} --seed 3 {says}"
 
 
 def test_a_run_without_operations_is_repeated_by_its_time():

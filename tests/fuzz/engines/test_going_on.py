@@ -217,10 +217,3 @@ def test_the_command_says_all_of_it_in_every_form(spec, tmp_path, capsys):
         assert f"{name} is violated" in page
     assert page.startswith("## blockproof: FOUND: S7")
     assert [entry["property"] for entry in tomllib.loads((tmp_path / "k.toml").read_text())["known"]] == names
-
-
-def test_hypothesis_cannot_go_on(spec, tmp_path, capsys):
-    (tmp_path / "none.toml").write_text("")
-    for option in (["--keep-going"], ["--known", str(tmp_path / "none.toml")]):
-        assert main(["fuzz", "--target", spec, "--engine", "hypothesis", *option]) == 2
-        assert f"{option[0]}: Hypothesis stops at what it finds; use engine random" in capsys.readouterr().err

@@ -1,9 +1,7 @@
 """The engines: the same seed does the same, limits hold, chaos is answered, and what is drawn can be built and done."""
 
-import contextlib
 import itertools
 import pickle
-import signal
 from collections import Counter
 from dataclasses import FrozenInstanceError
 from itertools import islice
@@ -391,33 +389,3 @@ def test_what_asserts_that_operations_are_allowed_can_fail(watched):
     lockstep.start(Shape((Group("full", 1),), 3, 2, 1, 1, 1))
     with pytest.raises(AssertionError, match="Lookup"):
         lockstep.step(ops.Lookup("nobody"))
-
-
-def test_a_ctrl_c_that_somebody_swallows_still_ends_a_hypothesis_run():
-    class Deaf:
-        """Swallows the interrupt, as a hook of the garbage collector does."""
-
-        name = "deaf"
-
-        def __init__(self):
-            self.core = open_target("impl")
-            self.starts = 0
-
-        def start(self, shape):
-            self.starts += 1
-            with contextlib.suppress(KeyboardInterrupt):
-                if self.starts == 5:
-                    signal.raise_signal(signal.SIGINT)
-            return self.core.start(shape)
-
-        def step(self, operation):
-            return self.core.step(operation)
-
-        def close(self):
-            self.core.close()
-
-    summary = Summary("deaf", "hypothesis", 0)
-    with pytest.raises(KeyboardInterrupt):
-        run_engine(Deaf(), Plan(0, operations=50_000), summary)
-    assert summary.runs == 5
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

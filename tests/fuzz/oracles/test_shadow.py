@@ -5,8 +5,6 @@ from collections import Counter
 import pytest
 from blockproof.fuzz import replay_text
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.engines.failing import FindingError
-from blockproof.fuzz.engines.machine import lockstep_machine
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import CORRUPTION, Trace
@@ -36,8 +34,6 @@ from blockproof.model.ops import (
     Preempt,
     Take,
 )
-from hypothesis import settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from ..adapters.test_deviations import FOLDER, Release
 from ..stories import FULL, A, Story, shape
@@ -152,16 +148,6 @@ def test_a_finding_of_one_oracle_is_repeated_under_that_oracle(tmp_path, capsys)
         assert main(["replay", str(path), "--target", target, "--oracle", "lockstep"]) == 1
         assert "lockstep: model and target differ" in capsys.readouterr().out
     assert replay_text(shrunk.read_text(), target).observable == CORRUPTION
-
-
-def test_the_state_machine_reduces_under_its_own_oracles():
-    machine = lockstep_machine("fault:skipped-off-by-one", attention=("sliding",), oracles=(SHADOW,))
-    with pytest.raises(FindingError) as caught:
-        run_state_machine_as_test(
-            machine, settings=settings(machine.TestCase.settings, max_examples=400, database=None, derandomize=True)
-        )
-    assert caught.value.finding.observable == CORRUPTION
-    assert len(caught.value.trace.operations) <= 8
 
 
 # Targets that answer what no core would.

@@ -1,19 +1,19 @@
-"""A run is watched in Chromium from its first operation to its end."""
+"""A run is watched in Chromium from its first operation to its end, and a page that is not written any more."""
 
 import threading
-from importlib.util import find_spec
+import time
 
 import pytest
 from blockproof.fuzz.engines import fuzzing
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.page import live
+from blockproof.fuzz.page.document import VERSION, Cell, FoundCard, Matrix, Progress, ReportDocument, Table
+from blockproof.fuzz.page.html import write_page
 
 from .test_browser import AXE
 
-pytestmark = pytest.mark.skipif(
-    any(find_spec(name) is None for name in live.NEEDED), reason="no server: pip install '/path/to/blockproof[serve]'"
-)
+pytest.importorskip("jinja2", reason="no page: pip install '/path/to/blockproof[report]'")
 FAULT = "fault:free-order-reversed"
 
 
@@ -38,6 +38,29 @@ class Later:
             core.close()
 
 
+class Watched:
+    """A page of a file, what it complained about and how often it was loaded."""
+
+    def __init__(self, chromium, path, **options):
+        self.page = chromium.new_page(**options)
+        self.complaints, self.asked, self.path = [], [], path
+        self.page.on("console", lambda one: self.complaints.append(one.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda one: self.asked.append(one.url))
+        self.page.goto(path.as_uri())
+
+    def again(self):
+        """Wait until it has loaded itself again."""
+        with self.page.expect_event("load", timeout=60_000):
+            pass
+        self.page.wait_for_selector(".live")
+
+    def close(self):
+        assert self.complaints == []
+        assert set(self.asked) == {self.path.as_uri()}
+        self.page.close()
+
+
 def accessible(page):
     page.evaluate(f"() => {{ {AXE} }}")
     look = "async () => (await axe.run()).violations.map((one) => [one.id, one.nodes.map((n) => n.html)])"
@@ -45,83 +68,145 @@ def accessible(page):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_finding_appears_while_somebody_looks(chromium, tmp_path):
-    target, said, complaints, asked, outcomes = Later(), [], [], [], []
+def test_a_finding_appears_while_somebody_looks(chromium, tmp_path, monkeypatch):
+    monkeypatch.setattr(live, "EVERY_S", 0.2)
+    target, said, outcomes = Later(), [], []
     plan = Plan(3, seconds=120.0, attention=("full", "mamba"), shrink_seconds=1.0)
     task = fuzzing.FuzzTask(FAULT, "random", plan)
+    path = tmp_path / "page.html"
 
-    def run(address):
-        outcomes.append(fuzzing.fuzz(task, target, tmp_path, {"situations": {"hit": 10**9}}, said.append, address))
-        address.close()
+    def run(page):
+        with page:
+            outcomes.append(fuzzing.fuzz(task, target, tmp_path, {"situations": {"hit": 10**9}}, said.append, page))
 
-    with live.LivePage() as address:
-        thread = threading.Thread(target=run, args=(address,))
-        thread.start()
-        page = chromium.new_page(viewport={"width": 420, "height": 800}, color_scheme="dark")
-        page.on("console", lambda one: complaints.append(one.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda one: asked.append(one.url))
-        page.goto(address.address)
-        page.get_by_text("nothing was found so far").wait_for()
-        page.get_by_role("heading", name="Throughput over time").wait_for()
-        page.evaluate("window.opened = true")
-        accessible(page)
+    thread = threading.Thread(target=run, args=(live.LivePage(path, said.append),))
+    thread.start()
+    watched = Watched(chromium, path, viewport={"width": 420, "height": 800}, color_scheme="dark")
+    page = watched.page
+    page.get_by_role("heading", name="Throughput over time").wait_for()
+    assert page.locator(".verdict b").inner_text() == "nothing was found so far"
 
-        # A reader who stops it keeps what is shown, and the focus.
-        pause = page.get_by_role("button", name="Pause updates")
-        pause.click()
-        target.wrong.set()
-        page.get_by_role("status").filter(has_text="1 finding").wait_for(state="attached")
-        assert page.title().startswith("✗ 1 finding")
-        assert page.locator(".card").count() == 0
-        assert page.evaluate("document.activeElement.textContent") == "Pause updates"
-        pause.click()
-        page.locator(".card").wait_for()
-        thread.join()
-
-        # The last document: what was found made smaller, the trace in it, no server any more.
-        page.get_by_text("the run has ended", exact=True).wait_for()
-        assert address.process.poll() is not None
-        assert page.locator(".verdict b").inner_text() == f"1 finding on {FAULT}"
-        assert page.locator("tr.bad").inner_text().startswith("✗ hit")
-        accessible(page)
-        page.get_by_role("button", name="Open the trace").click()
-        page.get_by_label("One step back").wait_for()
-        assert page.locator("h1").inner_text() == outcomes[0].kept.files.trace.name
-        assert page.evaluate("window.opened")
-        page.close()
-    assert complaints == []
-    assert asked == [address.address, f"{address.address}events"]
-
-
-def test_the_page_of_a_finding_is_served_and_a_lost_server_is_told(chromium, tmp_path, monkeypatch):
-    target, complaints = Later(), []
+    # A reader who stops it keeps what is shown.
+    pause = page.get_by_role("button", name="Pause updates")
+    pause.click()
+    accessible(page)
+    loaded = len(watched.asked)
     target.wrong.set()
-    plan = Plan(3, operations=300, attention=("full",), keep_going=True, shrink_seconds=0.0)
-    with live.LivePage() as address:
-        told, show = [], address.show
+    thread.join()
+    assert "1 finding on" in path.read_text()
+    page.wait_for_timeout(4000)  # longer than it is between two loads
+    assert page.locator(".card").count() == 0
+    assert len(watched.asked) == loaded
 
-        def all_but_the_last(one):
-            told.append(one)
-            if not one.get("ended"):
-                show(one)
+    # The last page: what was found made smaller, the trace in it; nothing is loaded any more.
+    pause.click()
+    watched.again()
+    page.get_by_role("status").filter(has_text="The run has ended. 1 finding").wait_for(state="attached")
+    assert page.evaluate("document.activeElement.tagName") == "BODY"  # the button that had it has gone
+    assert page.title().startswith(f"✗ 1 finding on {FAULT}")
+    assert page.locator(".live .state").inner_text() == "ended"
+    assert page.locator("tr.bad").inner_text().startswith("✗ hit")
+    accessible(page)
+    loaded = len(watched.asked)
+    page.get_by_role("button", name="Open the trace").click()
+    page.get_by_label("One step back").wait_for()
+    assert page.locator("h1").inner_text() == outcomes[0].kept.files.trace.name
+    page.wait_for_timeout(4000)
+    assert len(watched.asked) == loaded
+    watched.close()
 
-        monkeypatch.setattr(address, "show", all_but_the_last)
-        fuzzing.fuzz(fuzzing.FuzzTask(FAULT, "random", plan), target, tmp_path, {}, print, address)
-        page = chromium.new_page()
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(address.address)
-        with page.expect_popup() as opened:
-            page.get_by_role("link", name="Open the trace in another tab").first.click()
-        finding = opened.value
-        finding.get_by_label("One step back").wait_for()
-        assert finding.evaluate("window.opener === null")
-        assert finding.locator("h1").inner_text().endswith("_whole.json")
-        finding.close()
-        address.process.kill()
-        page.get_by_text("Not connected, trying again").wait_for()
-        assert page.locator(".card").count() > 0
-        assert page.get_by_role("status").inner_text().startswith("Not connected")
-        page.close()
-    assert told[-1]["ended"]
-    assert complaints == []
+
+def document(words="running", *, cards=(), written=None, **progress):
+    """A campaign with a table that is longer than a screen, and a matrix."""
+    one = ReportDocument(VERSION, "campaign", "two targets", "so far", "note", [["targets", "2"]])
+    one.cards = [FoundCard(f"S{number}, in {len(cards)} runs", f"text of S{number}\n" * 9) for number in cards]
+    cells = [Cell("found", ["S1"], [place]) for place, number in enumerate(cards) if number == 1]
+    one.matrix = Matrix(["a"], ["full"], ["contract"], [[cells]]) if cells else None
+    one.tables = [Table("Situations", ["name"], [[f"situation {number}"] for number in range(90)])]
+    one.progress = Progress(words, written=time.time() if written is None else written, every=3.0, **progress)
+    return one
+
+
+def seen(page):
+    """Where on the screen a card and a row of a table stand, and what has the focus."""
+    first = "[...document.querySelectorAll('{}')].find((one) => one.textContent.includes('{}'))"
+    places = [first.format(*one) for one in ((".card", "text of S1"), ("tr", "situation 77"))]
+    tops = [round(page.evaluate(f"{place}.getBoundingClientRect().top")) for place in places]
+    return [*tops, page.evaluate("document.activeElement.textContent")]
+
+
+def test_what_a_reader_has_chosen_and_where_he_is_stays(chromium, tmp_path):
+    path = tmp_path / "page with # in its name.html"
+    write_page(document(cards=[1]), path)
+    watched = Watched(chromium, path, viewport={"width": 900, "height": 500}, color_scheme="light")
+    page = watched.page
+    page.get_by_role("button", name="Use the dark theme").click()
+    page.get_by_role("button", name="all 90 rows").click()
+    page.get_by_role("button", name="contract", exact=True).click()
+    page.evaluate("location.hash = 'step=3'")
+    page.evaluate("scrollTo(0, 700)")
+    before = seen(page)
+    assert before[2] == "contract"
+    write_page(document(cards=[7, 8, 9, 1]), path)  # new findings come above
+    watched.again()
+    assert seen(page) == before
+    assert page.evaluate("location.hash") == "#step=3"
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.get_by_role("button", name="contract", exact=True).get_attribute("aria-pressed") == "true"
+    assert page.locator(".card").count() == 4
+    # A cell of the matrix whose finding is looked at, and nobody is sent elsewhere while words are marked.
+    page.get_by_role("button", name="a, full: S1").click()
+    assert page.locator(".card").count() == 1
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('.card pre'))")
+    loaded = len(watched.asked)
+    write_page(document(cards=[5, 7, 8, 9, 1]), path)
+    page.wait_for_timeout(4000)
+    assert len(watched.asked) == loaded
+    page.evaluate("getSelection().removeAllRanges()")
+    watched.again()
+    assert page.locator(".card").all_inner_texts()[0].startswith("S1, in 5 runs")
+    assert page.locator(".card").count() == 1
+    watched.close()
+
+
+@pytest.mark.parametrize(("ago", "every"), [(70, 3.0), (5000, 3.0), (500, 120.0)])
+def test_a_run_that_is_not_heard_of_has_probably_ended(ago, every, chromium, tmp_path):
+    path = tmp_path / "page.html"
+    one = document(written=time.time() - ago)
+    one.progress.every = every
+    write_page(one, path)
+    watched = Watched(chromium, path)
+    page = watched.page
+    words = page.locator(".live .words").inner_text()
+    assert words.startswith("Not written since ")
+    assert "has probably ended" in words
+    assert page.locator(".live .state").inner_text() == "silent"
+    assert page.locator("progress").count() == 0
+    accessible(page)
+    page.wait_for_timeout(4000)
+    assert len(watched.asked) == 1  # it does not load itself on and on
+    write_page(document(), path)  # it was only slow
+    with page.expect_event("load"):
+        page.get_by_role("button", name="Load it again").click()
+    page.wait_for_selector(".live")
+    assert page.locator(".live .state").inner_text() == "live"
+    watched.close()
+
+
+def test_a_run_falls_silent_while_somebody_looks(chromium, tmp_path):
+    """After a minute, which is let pass; then it is asked after ever more seldom, and at last no more."""
+    path = tmp_path / "page.html"
+    write_page(document(), path)
+    page = chromium.new_page()
+    page.clock.install()
+    loads = []
+    page.on("load", lambda _: loads.append(page.evaluate("Math.round(Date.now() / 1000)")))
+    page.goto(path.as_uri())
+    page.wait_for_selector(".live")
+    for _ in range(50):
+        page.clock.run_for(300_000)
+    begin = loads[0]
+    assert page.locator(".live .state").inner_text() == "silent"
+    assert len([one for one in loads if one - begin > 60]) <= 8
+    assert len(loads) <= 30
+    page.close()

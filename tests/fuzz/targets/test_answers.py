@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy
 import pytest
-from blockproof.fuzz import lockstep_machine
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.opening.targets import open_target
@@ -99,16 +98,6 @@ def test_a_target_that_ends_the_process_is_a_finding():
     lockstep = LockstepRun(Answering(step=lambda *answer: sys.exit(0)))
     lockstep.start(SHAPE)
     assert lockstep.step(StepStart()).kind == ("crash", "StepStart")
-
-
-def test_a_step_that_ctrl_c_breaks_off_is_no_finding_when_the_run_is_torn_down():
-    core = Answering(step=lambda *answer: _raise(KeyboardInterrupt()))
-    machine = lockstep_machine(core)()
-    machine.start(bytes(200))
-    with pytest.raises(KeyboardInterrupt):
-        machine.advance_requests(bytes(40))
-    machine.teardown()
-    assert machine.run.found is None
 
 
 def test_a_core_that_is_built_but_not_shown_is_a_finding():

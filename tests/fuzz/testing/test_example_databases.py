@@ -24,17 +24,16 @@ settings.register_profile("finds", finds)
 settings.register_profile("remembers", finds, phases=[Phase.explicit, Phase.reuse])
 """
 TEST = """
-from blockproof.fuzz import {machine}
+from blockproof.fuzz import kv_cache_machine
 from hypothesis import settings
 
-TestSound = {machine}("impl", attention=("full",)).TestCase
+TestSound = kv_cache_machine("impl", attention=("full",)).TestCase
 TestSound.settings = settings(TestSound.settings, max_examples=2, phases=settings().phases)
-TestFaulty = {machine}("fault:free-order-reversed", attention=("full",)).TestCase
+TestFaulty = kv_cache_machine("fault:free-order-reversed", attention=("full",)).TestCase
 TestFaulty.settings = settings(TestFaulty.settings, phases=settings().phases)
 """
 """A core without a fault, and one with: what is remembered of one must not be forgotten for the other."""
 FOUND = "*model and target differ in `free` at operation *"
-MACHINES = ["lockstep_machine", "kv_cache_machine"]
 
 
 class Suite:
@@ -44,10 +43,10 @@ class Suite:
         self._pytester = pytester
         self.path = pytester.path
 
-    def write(self, machine: str, database: str, imports: str) -> None:
-        """Machines of this kind, and profiles with this database."""
+    def write(self, database: str, imports: str) -> None:
+        """State machines, and profiles with this database."""
         self._pytester.makeconftest(CONFTEST.format(database=database, imports=imports))
-        self._pytester.makepyfile(test_core=TEST.format(machine=machine))
+        self._pytester.makepyfile(test_core=TEST)
 
     def run(self, profile: str, *, found: bool) -> None:
         """Run the tests with this profile; `found`: the fault must show."""
@@ -67,21 +66,19 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
     return Suite(pytester)
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-def test_a_folder_remembers_what_failed(suite, machine):
+def test_a_folder_remembers_what_failed(suite):
     imports = "from hypothesis.database import DirectoryBasedExampleDatabase"
-    suite.write(machine, "DirectoryBasedExampleDatabase('examples')", imports)
+    suite.write("DirectoryBasedExampleDatabase('examples')", imports)
     suite.run("remembers", found=False)  # there is nothing yet, and nothing is drawn
     suite.run("finds", found=True)
     suite.run("remembers", found=True)
     suite.run("remembers", found=True)
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-def test_an_artifact_of_ci_is_read_and_never_written(suite, machine):
+def test_an_artifact_of_ci_is_read_and_never_written(suite):
     """The artifact as GitHub hands it out; it is fresh in Hypothesis' folder of artifacts, so that nobody is asked."""
     imports = "from hypothesis.database import DirectoryBasedExampleDatabase"
-    suite.write(machine, "DirectoryBasedExampleDatabase('examples')", imports)
+    suite.write("DirectoryBasedExampleDatabase('examples')", imports)
     suite.run("finds", found=True)
     artifacts = suite.path / "artifacts"
     artifacts.mkdir()
@@ -94,7 +91,7 @@ def test_an_artifact_of_ci_is_read_and_never_written(suite, machine):
     imports = "from hypothesis.database import GitHubArtifactDatabase, MultiplexedDatabase, ReadOnlyDatabase\n"
     imports += "from hypothesis.database import InMemoryExampleDatabase"
     shared = "ReadOnlyDatabase(GitHubArtifactDatabase('an-organisation', 'an-engine', path='artifacts'))"
-    suite.write(machine, f"MultiplexedDatabase(InMemoryExampleDatabase(), {shared})", imports)
+    suite.write(f"MultiplexedDatabase(InMemoryExampleDatabase(), {shared})", imports)
     suite.run("remembers", found=True)
     assert artifact.read_bytes() == before
     artifact.unlink()
@@ -132,10 +129,9 @@ def redis_socket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         running.wait(timeout=30)
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-def test_a_redis_server_remembers_what_failed(suite, machine, redis_socket):
+def test_a_redis_server_remembers_what_failed(suite, redis_socket):
     imports = "import redis\nfrom hypothesis.extra.redis import RedisExampleDatabase"
-    suite.write(machine, f"RedisExampleDatabase(redis.Redis(unix_socket_path={str(redis_socket)!r}))", imports)
+    suite.write(f"RedisExampleDatabase(redis.Redis(unix_socket_path={str(redis_socket)!r}))", imports)
     suite.run("remembers", found=False)
     suite.run("finds", found=True)
     suite.run("remembers", found=True)
