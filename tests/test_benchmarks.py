@@ -40,7 +40,7 @@ def test_a_short_run_writes_a_line_for_each_thing_measured(tmp_path):
     assert page.startswith("# Numbers\n")
     written_up = (EVIDENCE / "numbers.md").read_text(encoding="utf-8")
     kept = [name for name in rows(written_up) if "vllm" not in name]
-    assert len(kept) == 7
+    assert len(kept) == 6
     assert rows(page) == [name for name in kept if find_spec("torch") or "tensors" not in name]
 
 

@@ -19,6 +19,7 @@ NO_RESULTS = {
     "fuzz/reports/screen.py": 1,  # the terminal, opened again where a target has closed it
     "fuzz/releases/bisect_commit.py": 1,  # a log in the scratch folder of one bisection
     "fuzz/releases/bisect_git.py": 1,  # the job in it
+    "fuzz/releases/finding_scripts.py": 1,  # the one file that a script is, in the folder of one run of it
     "fuzz/releases/commit_target.py": 2,  # what the children of one run are told, in its scratch folder
     "fuzz/opening/environments.py": 3,  # in an environment that is renamed when it is whole
     "impl/compiled/building.py": 1,  # in a build that is renamed when it is whole

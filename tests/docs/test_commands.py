@@ -8,6 +8,7 @@ import webbrowser
 
 import pytest
 from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.cli.renamed import NOW
 from blockproof.fuzz.testing.pytest_options import OPTIONS
 
 from .commands import OTHERS, Shown, commands, differs, of_commits, options_of, problem, tree
@@ -134,7 +135,8 @@ def unknown_options(text):
 
 @pytest.mark.parametrize("page", EVERY_PAGE, ids=EVERY_NAME)
 def test_every_option_that_a_text_names_is_there(page):
-    assert unknown_options(page.read_text(encoding="utf-8")) == []
+    gone = {option for _, option in NOW} if page.name == "CHANGELOG.md" else set()
+    assert [one for one in unknown_options(page.read_text(encoding="utf-8")) if one[1] not in gone] == []
 
 
 # Those that are run: quick, and on nothing but what is here.
