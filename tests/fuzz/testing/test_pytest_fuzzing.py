@@ -53,7 +53,7 @@ def test_a_finding_is_told_in_steps_and_can_be_repeated(project, workers):
             "   0  Submit *",
             "  block * was handed out and keeps its old identity, label *",
             "repeat it: blockproof replay findings/s10_allocate_*.json --target my_target:make_target",
-            "repeat the search: blockproof fuzz --target my_target:make_target * --seed *",
+            "repeat the search: blockproof fuzz --target my_target:make_target --seed *",
             "FAILED blockproof::fuzz[[]full[]] - Failed: contract: *",
         ]
     )
