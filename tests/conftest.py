@@ -105,7 +105,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_unmeasured(item: pytest.Item) -> bool:
-    return bool(item.get_closest_marker("slow")) or item.nodeid.partition("[")[0] in _unmeasured()
+    marked = any(item.get_closest_marker(name) for name in ("slow", "unmeasured"))
+    return marked or item.nodeid.partition("[")[0] in _unmeasured()
 
 
 @cache
