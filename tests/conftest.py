@@ -105,8 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_unmeasured(item: pytest.Item) -> bool:
-    marked = any(item.get_closest_marker(name) for name in ("slow", "unmeasured"))
-    return marked or item.nodeid.partition("[")[0] in _unmeasured()
+    return bool(item.get_closest_marker("slow")) or item.nodeid.partition("[")[0] in _unmeasured()
 
 
 @cache

@@ -11,7 +11,6 @@ import pytest
 from blockproof.proofs import batch_rows, campaign, expectations, pages, roles
 from blockproof.proofs.batch_rows import QueueTheorem
 from blockproof.proofs.theorem import Theorem
-from blockproof.proofs.weights import USUAL_S
 from blockproof.proofs.theorems import (
     FAMILIES,
     THEOREMS,
@@ -75,16 +74,9 @@ NOTHING_RAN = {("T1.full", "impl"), ("T1.reads", "impl")}
 """Pure arithmetic, and what is about the definition of attention, which our core has no function for."""
 AT_LEAST = {"T25.order": 10_001}
 """Paths, or runs, without which a theorem would have looked at too little."""
-
-
-def marks(theorem):
-    """What takes long is slow; what takes more than a second runs hardly a line that no shorter one runs."""
-    return [pytest.mark.slow] if theorem.weight > LONG else [pytest.mark.unmeasured] if theorem.weight > USUAL_S else []
-
-
 OF_QUEUE_AND_POOL = {t.id for family in (free_queue, free_queue_any, references) for t in family.THEOREMS}
 CASES = [
-    pytest.param(theorem, subject, id=f"{theorem.id}-{subject}", marks=marks(theorem))
+    pytest.param(theorem, subject, id=f"{theorem.id}-{subject}", marks=[pytest.mark.slow] * (theorem.weight > LONG))
     for theorem in THEOREMS
     for subject in ("impl", "model")
 ]
