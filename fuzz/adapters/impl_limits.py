@@ -45,11 +45,11 @@ class LowLimits(Surroundings):
 
     def __init__(self, shape: Shape, package: str) -> None:
         super().__init__(shape)
-        self._watched = bool(self.around)
+        self._watched = bool(self.operations)
         self._low: list[tuple[_Update, Mapping[str, int]]] = []
         self._usual: list[tuple[_Update, Mapping[str, int]]] = []
         if is_short(shape):
-            self.around |= BLOCKS_MOVE
+            self.operations |= BLOCKS_MOVE
             for module, low in LIMITS.items():
                 names = import_module(f"{package}.{module}").__dict__
                 self._low.append((names.update, low))

@@ -147,7 +147,7 @@ class VllmStyleTarget:
     def _apply(self, operation: Operation) -> Outcome:
         self.copies = ()
         try:
-            if type(operation) not in self._around.around:
+            if type(operation) not in self._around.operations:
                 return _HANDLERS[type(operation)](self, operation)
             with self._around:
                 return _HANDLERS[type(operation)](self, operation)

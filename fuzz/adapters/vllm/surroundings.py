@@ -27,7 +27,7 @@ class Surroundings:
     def __init__(self, shape: Shape) -> None:
         self._every = shape.sampling
         self._digests = shape.event_digests
-        self.around: frozenset[type[Operation]] = frozenset(
+        self.operations: frozenset[type[Operation]] = frozenset(
             OPERATIONS.values() if shape.sampling or shape.event_digests else ()
         )
         """The operations around which it is needed: on a core of this shape they would notice others."""
