@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from . import arith, legal, lookup, ops
 from .attention import NO_STEP, CoreError, Step, demand, rules_for
 from .identity import Identities
-from .ops import NULL, OPERATIONS, Done, Failed, Group, Operation, Outcome, Refused, Shape, Value
+from .ops import DONE, NULL, OPERATIONS, Done, Failed, Group, Operation, Outcome, Refused, Shape, Value
 from .shown.snapshot import Labels, Snapshot, event_value
 from .state import Cleared, Event, Request
 from .tables import BlockIds, Core, Plan, Policy, settled
@@ -35,7 +35,7 @@ class Model(Core):
         self.stats = [0] * 7
         self.last: tuple[Operation, Outcome] | None = None  # the operation before, with its outcome
         self.refusal = ""  # which check refused the operation before, if one did
-        self.construction: Outcome = Done()
+        self.construction: Outcome = DONE
         try:
             demand(shape.num_blocks > 0)
             self.rules = rules_for(shape)
@@ -69,7 +69,8 @@ class Model(Core):
     def carry_out(self, operation: Operation) -> Outcome:
         """Do it, whatever its preconditions are. Returns the outcome."""
         try:
-            outcome: Outcome = Done(getattr(self, _METHODS[type(operation)])(operation))
+            value = getattr(self, _METHODS[type(operation)])(operation)
+            outcome: Outcome = DONE if value is None else Done(value)
         except Refusal as refusal:
             self.refusal = str(refusal)
             outcome = Refused()

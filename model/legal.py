@@ -12,7 +12,8 @@ from . import ops
 from .ops import NULL, Operation, Shape
 from .state import Request
 
-_CHECKED = (ops.Allocate, ops.Take, ops.Touch, ops.Release, ops.Evict)  # those with preconditions that a core checks
+_CHECKED = frozenset({ops.Allocate, ops.Take, ops.Touch, ops.Release, ops.Evict})
+"""Operations with preconditions that a core checks."""
 
 
 class _Holders(Protocol):
@@ -73,7 +74,7 @@ def allows(scene: _Scene, op: Operation) -> bool:
 
 def misuse(scene: _Scene, op: Operation) -> bool:
     """True if every core must answer this operation with an error, or ignore it, and change nothing."""
-    if not isinstance(op, _CHECKED):
+    if type(op) not in _CHECKED:
         return False
     match op:
         case ops.Touch(blocks):
@@ -85,6 +86,8 @@ def misuse(scene: _Scene, op: Operation) -> bool:
 
 def error_of(scene: _Scene, op: Operation) -> str | None:
     """The kind of error with which every core answers a broken precondition; None if the preconditions hold."""
+    if type(op) not in _CHECKED:
+        return None
     match op:
         case ops.Allocate():
             numbers = (op.new_tokens, op.external, op.lookahead, op.reserved, op.encoder_tokens)

@@ -279,6 +279,8 @@ class Failed:
 
 Outcome: TypeAlias = Done | Refused | Failed
 
+DONE = Done()  #: of the many calls that return nothing
+
 
 def error_kind(error: BaseException) -> str:
     """Name of the first built-in class of an exception: `ValueError` for every subclass of it."""

@@ -1,14 +1,14 @@
 """The limits from which on our core does something in bulk: low in cores that cannot come to them.
 
 Eight blocks have to be registered, found or given back at once before our core does so together. A core whose tables
-are shorter than two such rows runs with limits of two blocks, so that what is short comes to the same code; a larger
-one runs as it is. This follows from the shape: a trace says it, and a finding keeps its limits while it is shrunk.
+are shorter than that runs with limits of two blocks, so that what is short comes to the same code; a larger one runs as
+it is. This follows from the shape: a trace says it, and a finding keeps its limits while it is shrunk.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from types import TracebackType
-from typing import TypeAlias
+from typing import Any
 
 from ...model import ops
 from ...model.ops import OPERATIONS, Shape
@@ -21,9 +21,8 @@ LIMITS: Mapping[str, Mapping[str, int]] = {
     "pool.block": {"MANY": 1, "SPARSE": 1},
 }
 """Low limits in blocks, by module of our core and name in it."""
-_Update: TypeAlias = Callable[[Mapping[str, int]], None]
-SHORT = 16
-"""Tables of fewer entries are short: twice the limit of the core as it is."""
+SHORT = 8
+"""Tables of fewer entries are short: the limit of the core as it is."""
 
 
 def is_short(shape: Shape) -> bool:
@@ -46,23 +45,21 @@ class LowLimits(Surroundings):
     def __init__(self, shape: Shape, package: str) -> None:
         super().__init__(shape)
         self._watched = bool(self.operations)
-        self._low: list[tuple[_Update, Mapping[str, int]]] = []
-        self._usual: list[tuple[_Update, Mapping[str, int]]] = []
+        self._limits: list[tuple[dict[str, Any], str, int, int]] = []
         if is_short(shape):
             self.operations |= BLOCKS_MOVE
             for module, low in LIMITS.items():
                 names = import_module(f"{package}.{module}").__dict__
-                self._low.append((names.update, low))
-                self._usual.append((names.update, {name: names[name] for name in low}))
+                self._limits += [(names, name, limit, names[name]) for name, limit in low.items()]
 
     def __enter__(self) -> None:
         if self._watched:
             super().__enter__()
-        for update, low in self._low:
-            update(low)
+        for names, name, low, _ in self._limits:
+            names[name] = low
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for update, usual in self._usual:
-            update(usual)
+        for names, name, _, usual in self._limits:
+            names[name] = usual
         if self._watched:
             super().__exit__(kind, error, at)

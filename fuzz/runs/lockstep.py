@@ -280,7 +280,7 @@ class LockstepRun(Run):
     ) -> Finding | None:
         """A finding if the two sides differ. TargetLostError if the target's answer has the wrong form."""
         try:
-            if expected == actual and (ours is theirs or ours == theirs):
+            if (expected is actual or expected == actual) and (ours is theirs or ours == theirs):
                 self._ours, self._theirs = ours, theirs
                 return None
         except Exception as error:

@@ -4,11 +4,11 @@ They are read off the model from outside: from its operations, its outcomes and 
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import combinations, compress, takewhile
 from operator import ne
-from typing import cast
+from typing import Any, cast
 
 from ...model import lookup
 from ...model.arith import cdiv
@@ -52,11 +52,15 @@ class Situations:
         self.reached: Counter[str] = Counter()
         self._hit_before: set[int] = set()  # registered blocks that were part of some hit
         self._decoded: set[Key] = set()  # states that a step behind the prompt has registered in this scheduler step
+        rules = model.rules if isinstance(model.construction, Done) else []
+        self._moving = [rule.b for rule in rules if isinstance(rule, Mamba) and rule.align]  # block sizes, in tokens
+        self._states = [group for group, rule in enumerate(rules) if isinstance(rule, Mamba)]
 
     def see(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> None:
         """The model has made a step."""
         if type(outcome) is Done:
-            self._see_done(operation, outcome, after)
+            if seen := _DONE.get(type(operation)):
+                seen(self, operation, outcome)
         elif type(outcome) is Refused and isinstance(operation, Allocate):
             self.reached[self.model.refusal] += 1
             self.reached["same-step refusal"] += self._waits_for(operation, self.model.registered_this_step)
@@ -75,34 +79,34 @@ class Situations:
         if before.free is not after.free and len(after.free) > 1 and after.free[0] not in before.free:
             self.reached["freed to the front"] += 1
 
-    def _see_done(self, operation: Operation, outcome: Done, after: Snapshot) -> None:
-        if isinstance(operation, Allocate):
-            self._see_allocated(operation, outcome)
-        elif isinstance(operation, AllocateBatch):
-            self._see_batch(operation, outcome)
-        elif isinstance(operation, Lookup):
-            self._see_lookup(operation.request)
-        elif isinstance(operation, Advance):
-            self.reached["draft rejected"] += operation.rejected > 0
-        elif isinstance(operation, Submit):
-            if len(operation.items) > 1:
-                self.reached["items on the same tokens"] += _overlap(operation.items)
-        elif isinstance(operation, Preempt):
-            self.reached["preemption"] += 1
-        elif isinstance(operation, StepStart):
-            self._decoded.clear()
-        elif isinstance(operation, Landed):
-            request = self.model.requests.get(operation.request)
-            self.reached["landed"] += request is None or request.scheduled > 0 or request.lead > 0
-        elif isinstance(operation, TakeStats) and self.model.shape.sampling:
+    def _see_advance(self, operation: Advance, outcome: Done) -> None:
+        self.reached["draft rejected"] += operation.rejected > 0
+
+    def _see_submit(self, operation: Submit, outcome: Done) -> None:
+        if len(operation.items) > 1:
+            self.reached["items on the same tokens"] += _overlap(operation.items)
+
+    def _see_preempt(self, operation: Preempt, outcome: Done) -> None:
+        self.reached["preemption"] += 1
+
+    def _see_step_start(self, operation: StepStart, outcome: Done) -> None:
+        self._decoded.clear()
+
+    def _see_landed(self, operation: Landed, outcome: Done) -> None:
+        request = self.model.requests.get(operation.request)
+        self.reached["landed"] += request is None or request.scheduled > 0 or request.lead > 0
+
+    def _see_stats(self, operation: TakeStats, outcome: Done) -> None:
+        if self.model.shape.sampling:
             _, gone = cast(tuple[Value, tuple[Gone, ...]], outcome.value)
             self.reached["life of a block told"] += len(gone)
             self.reached["life of a block told with its uses"] += sum(life != idle for life, idle, _ in gone)
-        elif isinstance(operation, Reset):
-            if outcome.value is False:
-                self.reached["reset refused"] += 1
-            else:
-                self._hit_before.clear()
+
+    def _see_reset(self, operation: Reset, outcome: Done) -> None:
+        if outcome.value is False:
+            self.reached["reset refused"] += 1
+        else:
+            self._hit_before.clear()
 
     def _waits_for(self, operation: Allocate, states: Collection[Key]) -> bool:
         """True if the hit that the allocation uses has one of the states, which are only computed in this scheduler
@@ -120,16 +124,15 @@ class Situations:
             reached["many blocks: hit used"] += _are_many(request.hit[1])
         if operation.in_flight:
             self._see_in_flight(operation, request)
-        last, before = request.written.last, request.written.before
-        if last.drafts or before.drafts > 1:
-            sizes = [rule.b for rule in model.rules if isinstance(rule, Mamba) and rule.align]
-            reached["drafts fill a block of states"] += any(last.drafts >= b for b in sizes)
-            goes_back = any(cdiv(last.end, b) < cdiv(before.end, b) for b in sizes)
+        last, before, _ = request.written
+        if self._moving and (last.drafts or before.drafts > 1):
+            reached["drafts fill a block of states"] += any(last.drafts >= b for b in self._moving)
+            goes_back = any(cdiv(last.end, b) < cdiv(before.end, b) for b in self._moving)
             reached["step ends in an earlier block than the last"] += goes_back
         if model.registered_this_step and request.computed >= len(request.submit.prompt):
             identity = model.state.identity
-            for group, rule in enumerate(model.rules):
-                if isinstance(rule, Mamba) and (end := model.registered[group].get(operation.request, 0)):
+            for group in self._states:
+                if end := model.registered[group].get(operation.request, 0):
                     key = identity.get(model.state.tables[group][operation.request][end - 1])
                     if key is not None and key in model.registered_this_step:
                         self._decoded.add(key)
@@ -159,8 +162,8 @@ class Situations:
             if type(answer) is Done:
                 self._see_allocated(allocation, answer)
 
-    def _see_lookup(self, name: str) -> None:
-        model, request = self.model, self.model.requests[name]
+    def _see_lookup(self, operation: Lookup, outcome: Done) -> None:
+        model, request = self.model, self.model.requests[operation.request]
         tokens, blocks = request.hit or (0, [])
         self.reached["many blocks: found by a lookup"] += tokens >= MANY and _are_many(blocks)
         self._hit_before.update(block for row in blocks for block in row if block != NULL)
@@ -250,9 +253,25 @@ class Situations:
         self.reached["mamba speculative block moved"] += moved
 
 
+_DONE: Mapping[type[Operation], Callable[[Situations, Any, Done], None]] = {
+    Allocate: Situations._see_allocated,
+    AllocateBatch: Situations._see_batch,
+    Lookup: Situations._see_lookup,
+    Advance: Situations._see_advance,
+    Submit: Situations._see_submit,
+    Preempt: Situations._see_preempt,
+    StepStart: Situations._see_step_start,
+    Landed: Situations._see_landed,
+    TakeStats: Situations._see_stats,
+    Reset: Situations._see_reset,
+}
+"""What is looked at once an operation is done, by its kind."""
+
+
 def _are_many(rows: Sequence[Sequence[int]]) -> bool:
     """True if a row has many blocks that are not null."""
-    return max(map(len, rows), default=0) >= MANY and any(len(row) - row.count(NULL) >= MANY for row in rows)
+    long = [row for row in rows if len(row) >= MANY]
+    return bool(long) and any(len(row) - row.count(NULL) >= MANY for row in long)
 
 
 def _takes_blocks(answer: Done) -> bool:

@@ -14,6 +14,8 @@ from ...model.shown.snapshot import Snapshot
 
 STRAY_ID = "S4"
 """The property of the contract that an id outside of the pool violates."""
+_TELLS = frozenset({ops.Lookup, ops.Allocate, ops.ReadTable, ops.Take, ops.TakeNewBlockIds})
+"""Operations whose answers name blocks."""
 Id = TypeVar("Id")
 Named: TypeAlias = tuple[str, Sequence[Id]]
 """Who names blocks, in words that go before a verb, and the ids."""
@@ -26,10 +28,13 @@ def stray_id(
 
     `shown` has the right types (`answers.problem_with_answer`); of the outcome's value nothing is taken for granted.
     """
-    for who, told in _in_outcome(operation, outcome):
-        for one in told:
-            if problem := _problem(one, num_blocks):
-                return f"{who} {problem}"
+    if type(operation) in _TELLS:
+        for who, told in _in_outcome(operation, outcome):
+            for one in told:
+                if problem := _problem(one, num_blocks):
+                    return f"{who} {problem}"
+    if _are_blocks(_all_ids(shown, hidden), num_blocks):
+        return None
     for who, ids in _in_state(shown, hidden):
         if not _are_blocks(ids, num_blocks):
             return f"{who} {next(filter(None, (_problem(one, num_blocks) for one in ids)))}"
@@ -61,7 +66,18 @@ def without_hidden(shown: Snapshot, num_blocks: int, hidden: Collection[str]) ->
     return shown._replace(**{name: getattr(empty, name) for name in Snapshot._fields if name in hidden})
 
 
-def _are_blocks(ids: Sequence[int], num_blocks: int) -> bool:
+def _all_ids(shown: Snapshot, hidden: Collection[str]) -> Collection[int]:
+    """All that `_in_state` yields, at once: that nothing is wrong is asked after every operation."""
+    tables = [table for of_group in shown.tables for table in of_group.values()] if "tables" not in hidden else []
+    ids = {*(shown.free if "free" not in hidden else ())}.union(*tables)
+    if "new_block_ids" not in hidden:
+        ids.update(*shown.new_block_ids)
+    if "earliest" not in hidden:
+        ids.update([one for one in shown.earliest if one is not None])
+    return ids
+
+
+def _are_blocks(ids: Collection[int], num_blocks: int) -> bool:
     """True if these integers are all blocks of the pool: the quick way to ask."""
     return not ids or (min(ids) >= 0 and max(ids) < num_blocks)
 

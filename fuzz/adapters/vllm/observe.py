@@ -125,12 +125,13 @@ class Observer(Looks):
         if keys != self._keys:
             label = self._label
             self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
-        index, splits = self._pool.cached_block_hash_to_block, self._splits
-        self._earliest = [None] * len(keys)
-        for block, key in enumerate(keys):
-            if key is not None:
-                found = index.find(*key) if splits else index.get_one_block(key)
-                self._earliest[block] = None if found is None else found.block_id
+        index = self._pool.cached_block_hash_to_block
+        if self._splits:
+            find = index.find
+            found = [None if key is None else find(*key) for key in keys]
+        else:
+            found = [None if key is None else index.get_one_block(key) for key in keys]
+        self._earliest = [None if block is None else block.block_id for block in found]
 
     def new_block_ids(self) -> list[list[int]]:
         """Per group, those not drained yet."""

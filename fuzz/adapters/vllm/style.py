@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from ....model import ops
-from ....model.ops import Operation, Outcome, Shape
+from ....model.ops import DONE, Operation, Outcome, Shape
 from ....model.shown.snapshot import Snapshot, new_ids_value
 from ...findings.cause import cause_of, failed
 from ...findings.ops_json import shape_from_json
@@ -21,7 +21,7 @@ from .driver import VllmStyleDriver
 from .event_names import EventNames
 from .observe import Observer
 
-_DONE, _REFUSED = ops.Done(), ops.Refused()
+_REFUSED = ops.Refused()
 _UNSAID = UNSAID["KVCacheManager.allocate_slots"]
 """A scheduler leaves these out for a request that runs already; for one that it admits it names every argument."""
 
@@ -112,7 +112,7 @@ class VllmStyleTarget:
         self.hides = self._called.hides(self._manager)
         self._names = EventNames(shape.event_digests, self._hashes) if shape.events else None
         self._observer = Observer(self._manager, self._adapters, self.hides, self._names)
-        return _DONE, self.look()
+        return DONE, self.look()
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """Apply one operation and look at the state afterwards."""
@@ -267,7 +267,7 @@ class VllmStyleTarget:
         live = self._live(op.request)
         live.request.num_computed_tokens -= op.count
         live.settle()
-        return _DONE
+        return DONE
 
     def _arrive(self, op: ops.Arrive) -> Outcome:
         request = self._live(op.request).request
@@ -275,12 +275,12 @@ class VllmStyleTarget:
         if request.num_computed_tokens == request.num_tokens:
             request.num_computed_tokens -= 1
         self._live(op.request).settle()
-        return _DONE
+        return DONE
 
     def _free(self, op: ops.Free) -> Outcome:
         self._manager.free(self._live(op.request).request)
         self._requests.pop(op.request, None)
-        return _DONE
+        return DONE
 
     def _preempt(self, op: ops.Preempt) -> Outcome:
         live = self._live(op.request)
@@ -289,7 +289,7 @@ class VllmStyleTarget:
         live.request.num_preemptions += 1
         live.scheduled = 0
         live.settle()
-        return _DONE
+        return DONE
 
     def _remove_skipped(self, op: ops.RemoveSkipped) -> Outcome:
         live = self._requests.get(op.request)
@@ -300,20 +300,20 @@ class VllmStyleTarget:
             prompt = live.request.num_prompt_tokens
         more = {"num_prompt_tokens": prompt} if self._called.prompt_aware_skipping else {}
         self._manager.remove_skipped_blocks(op.request, computed, **more)
-        return _DONE
+        return DONE
 
     # The prefix cache as a whole, and calls that only read.
 
     def _evict(self, op: ops.Evict) -> Outcome:
         self._manager.evict_blocks(set(op.blocks))
-        return _DONE
+        return DONE
 
     def _reset(self, op: ops.Reset) -> Outcome:
         return ops.Done(bool(self._manager.reset_prefix_cache()))
 
     def _step_start(self, op: ops.StepStart) -> Outcome:
         self._manager.new_step_starts()
-        return _DONE
+        return DONE
 
     def _common_prefix(self, op: ops.CommonPrefix) -> Outcome:
         return ops.Done(tuple(self._manager.get_num_common_prefix_blocks(op.request)))
@@ -337,7 +337,7 @@ class VllmStyleTarget:
 
     def _touch(self, op: ops.Touch) -> Outcome:
         self._pool.touch(self._blocks(op.blocks))
-        return _DONE
+        return DONE
 
     def _release(self, op: ops.Release) -> Outcome:
         blocks = self._blocks(op.blocks)
@@ -345,7 +345,7 @@ class VllmStyleTarget:
             self._pool.free_blocks(blocks, prepend=True)
         else:
             self._pool.free_blocks(blocks)
-        return _DONE
+        return DONE
 
     def _blocks(self, ids: tuple[int, ...]) -> list[Any]:
         every = self._pool.blocks

@@ -18,7 +18,7 @@ from ...targets.declarations import EVICTS_MORE, FORGETS_PREEMPTED
 from .designs import without_evictions
 from .hits import Hits
 from .moves import Move
-from .pool import check_null_untouched, check_refusal, sinks_of
+from .pool import check_null_untouched, check_refusal
 from .properties import Break
 from .run_record import RunRecord
 from .tracked import Tracked
@@ -106,7 +106,7 @@ class Answered:
     def account(self, after: Snapshot, outside: list[int]) -> None:
         """S1, as far as it can be seen."""
         record = self.record
-        pool, free = record.shape.num_blocks - 1 - sinks_of(record.shape), Counter(after.free)
+        pool, free = record.shape.num_blocks - 1 - record.sinks, Counter(after.free)
         if record.shows("free"):
             if twice := sorted(block for block, times in free.items() if times > 1):
                 raise Break("S1", f"blocks {twice} stand twice in the free list {after.free}", "free twice")

@@ -13,7 +13,7 @@ _Counts: TypeAlias = list[int]
 """Whether the cache was reset; requests, asked tokens, hit tokens, of requests that were never preempted and of others
 (`ops.TakeStats`)."""
 SEVEN = 7
-COUNTED = (ops.Submit, ops.Free, ops.Preempt, ops.Lookup, ops.Allocate, ops.Reset, ops.TakeStats)
+COUNTED = frozenset({ops.Submit, ops.Free, ops.Preempt, ops.Lookup, ops.Allocate, ops.Reset, ops.TakeStats})
 """Operations after which statistics may be others."""
 TOLERANCE = 1e-6
 """Of the share of the pool: other engines may compute it in single precision."""

@@ -123,9 +123,13 @@ class Hits:
         length = request.hit[0]
         self._check_replay(request, length)
         if record.shows("labels") and not record.violated:
-            registered = [block for block, label in enumerate(move.before.labels) if label is not None]
-            for longer in range(self.limit(request), length, -self.alignment):
-                if self._is_hit(request, longer, registered):
+            longer_ones = range(self.limit(request), length, -self.alignment)
+            registered = [block for block, label in enumerate(move.before.labels) if label is not None and longer_ones]
+            content, drafts = record.content, registered if self.gives_up else []
+            every = {content[block] for block in registered}
+            same = {content[block] for block in drafts if self._has_same_next_token(block, request)}
+            for longer in longer_ones:
+                if self._is_hit(request, longer, every, same):
                     what = f"hit of {length} tokens, but {longer} are registered in every group"
                     self._lost(request, what, longer, replayed=False)
                     if record.violated:
@@ -136,15 +140,13 @@ class Hits:
         """The longest hit, in tokens, that the request can have."""
         return lookup.replay_boundary(self.record.rules, self.alignment, len(request.contents))
 
-    def _is_hit(self, request: Tracked, length: int, registered: Collection[int]) -> bool:
-        """True if every group has registered what a hit of so many tokens needs.
+    def _is_hit(self, request: Tracked, length: int, every: Collection[int], same: Collection[int]) -> bool:
+        """True if every group has registered what a hit of so many tokens needs. `every`: the contents that are
+        registered; `same`: those with the request's next token behind them.
 
         What a drafting layer stores for a position depends on the next token. So an engine asks for the block behind a
         hit, or its hashes cover one more token; then it does not find a block with another next token.
         """
-        content = self.record.content
-        every = {content[block] for block in registered}
-        same = {content[block] for block in registered if self._has_same_next_token(block, request)}
         for group in self.groups:
             rule = self.record.rules[group]
             for entry in range(rule.first(length), rule.end(length)):

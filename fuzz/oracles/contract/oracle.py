@@ -26,6 +26,12 @@ from .steps import check_in_flight, check_needed, check_written_alone
 from .told import ANSWERS, Told
 from .tracked import Tracked
 
+_ASKS = frozenset({ops.Allocate, ops.Take})
+"""Operations that take blocks, and may evict some."""
+_OF_ROOM = frozenset({ops.Allocate, ops.Free, ops.Preempt})
+_RESTS = frozenset({ops.Advance, ops.Reject, ops.Arrive, ops.RemoveSkipped})
+"""Operations after which a request is asked about its next query."""
+
 
 class Contract:
     """Judges one run of one target."""
@@ -51,6 +57,7 @@ class Contract:
         self._published, self._figures = Published(self.record), Figures(self.record)
         self._names = Names(self.record) if self.record.shows("labels") else None
         self._tells = self.record.shows("tables")
+        self._labelled = self.record.shows("labels")
         self._landed = landed
         self._holds_back = HOLDS_BACK in hides
         self.reached: Counter[str] = self.record.reached
@@ -107,8 +114,8 @@ class Contract:
         self, operation: Operation, outcome: Done | Refused, before: Snapshot, after: Snapshot, outside: list[int]
     ) -> None:
         record = self.record
-        record.allocations += isinstance(operation, ops.Allocate | ops.Take)
-        record.labels = after.labels if record.shows("labels") else ()
+        record.allocations += type(operation) in _ASKS
+        record.labels = after.labels if self._labelled else ()
         if isinstance(operation, ops.Free) and operation.request not in record.requests:
             record.reached["contract: S12 checked"] += 1
             if without_evictions(record.designs, record.hides, before, after) != before:
@@ -124,7 +131,7 @@ class Contract:
             record.reached["contract: S5 checked"] += 1
         held_before, outside_before = self._held, self._outside
         held = held_by_tables(after) if move.tables_changed else self._held
-        record.held = held + Counter(outside)
+        record.held = held + Counter(outside) if outside else held
         if move.taken:
             check_not_held(move, self._held, {*self._outside, *self._set_aside})
             record.reached["contract: S2 checked"] += 1
@@ -139,27 +146,28 @@ class Contract:
         elif move.request is not None:
             move.request.cut = max(move.request.cut, move.request.computed)
             self._at_rest(move.request, after)
-        if record.shows("labels"):
+        if self._labelled:
             self._check(check_registered, record, move, held, outside)
             if self._mirror is not None:
                 self._check(self._mirror.follow, move)
         self._judge_told(move, held, outside)
-        if isinstance(operation, ops.Allocate | ops.Free | ops.Preempt):
+        if type(operation) in _OF_ROOM:
             self._check(self._room.check, move, held_before, outside_before)
 
     def _judge_told(self, move: Move, held: Counter[int], outside: list[int]) -> None:
         """S16, S18, S19, and the names of blocks, if the operation can have changed anything there."""
         operation, before, after = move.operation, move.before, move.after
-        if self._tells and (isinstance(operation, ANSWERS) or before.new_block_ids != after.new_block_ids):
+        kind = type(operation)
+        if self._tells and (kind in ANSWERS or before.new_block_ids != after.new_block_ids):
             self._told.check(move, held, outside)
         relabelled = self._names is not None and before.labels != after.labels
         if self._names is not None and (relabelled or before.num_identities != after.num_identities):
             self._check(self._names.check, move)
-        if self._names is not None and (relabelled or isinstance(operation, STEPS)):
+        if self._names is not None and (relabelled or kind in STEPS):
             self._check(self._published.check, move)
         if before.num_free != after.num_free or before.usage != after.usage:
             self._check(self._figures.check_usage, after)
-        if self._figures.counts and (isinstance(operation, COUNTED) or before.stats != after.stats):
+        if self._figures.counts and (kind in COUNTED or before.stats != after.stats):
             self._check(self._figures.check_stats, move)
 
     def _follow_designs(self, move: Move, held: Counter[int]) -> None:
@@ -168,7 +176,7 @@ class Contract:
         if request is None:
             return
         record.follow_exchanges(request, move.after.tables)
-        merged_later = record.merges and record.shows("labels") and PUBLISHES_AT_END not in record.designs
+        merged_later = record.merges and self._labelled and PUBLISHES_AT_END not in record.designs
         if merged_later and isinstance(move.operation, ops.Allocate):
             record.note_replay(request) if request.computed >= len(request.submit.prompt) else None
         if isinstance(move.operation, ops.Preempt) and FORGETS_PREEMPTED in record.designs:
@@ -198,8 +206,10 @@ class Contract:
             or not self._conserved
             or (before.num_free != after.num_free or before.ref_cnt != after.ref_cnt)
         ):
-            references = after.ref_cnt if self.record.shows("ref_cnt") else []
-            back = self.flights.held_back(held + Counter(outside), after.free, references) if self._holds_back else []
+            back: list[int] = []
+            if self._holds_back:
+                references = after.ref_cnt if self.record.shows("ref_cnt") else []
+                back = self.flights.held_back(self.record.held, after.free, references)
             self._check(check_conserved, self.record, after, held, [*outside, *back], self._set_aside)
             self._held, self._outside, self._conserved = held, outside, True
             self.reached["contract: S1 checked"] += self._counted and not self.record.violated
@@ -222,7 +232,7 @@ class Contract:
             case ops.RemoveSkipped() if request is not None and request.scheduled:
                 check_in_flight(record, request, after, request.computed + request.scheduled)
         record.follow(operation, outcome, after.tables)
-        if request is not None and isinstance(operation, ops.Advance | ops.Reject | ops.Arrive | ops.RemoveSkipped):
+        if request is not None and type(operation) in _RESTS:
             self._at_rest(request, after)
 
     def _allocated(self, operation: ops.Allocate, move: Move, held: Counter[int]) -> None:

@@ -5,10 +5,9 @@ from collections.abc import Collection, Sequence
 from itertools import takewhile
 
 from ....model import ops
-from ....model.arith import cdiv
 from ....model.attention import Chunked
 from ....model.lookup import alignment
-from ....model.ops import NULL, Done, Failed, Operation, Shape
+from ....model.ops import NULL, Done, Failed, Operation
 from ....model.shown.snapshot import Snapshot
 from ...findings.difference import difference
 from ...findings.words import plural
@@ -17,13 +16,6 @@ from .designs import without_evictions, without_exchanges
 from .moves import Move, hit_row
 from .properties import Break
 from .run_record import RunRecord
-
-
-def sinks_of(shape: Shape) -> int:
-    """Number of blocks that are set aside for sinks."""
-    return sum(
-        cdiv(group.sink_len, group.block_size * shape.parallel) for group in shape.groups if group.kind == "sink"
-    )
 
 
 def check_null_untouched(record: RunRecord, move: Move) -> None:
@@ -45,7 +37,7 @@ def check_conserved(
     holders = held.keys() | set(outside) | set(set_aside)
     if wrong := sorted(block for block in holders if block not in pool):
         raise Break("S1", f"tables name blocks {wrong}; the pool has 1 .. {pool.stop - 1}", "outside of the pool")
-    sinks = sinks_of(record.shape)
+    sinks = record.sinks
     if not record.shows("free"):
         if record.shows("num_free") and after.num_free + len(holders) + sinks != len(pool):
             numbers = f"{after.num_free} free + {len(holders)} held + {sinks} set aside"
@@ -150,11 +142,13 @@ def check_refusal(record: RunRecord, operation: Operation, before: Snapshot, aft
         raise Break("S8", f"the allocation was refused, yet blocks {gone} are free no more", "took")
 
 
-def _evicted(record: RunRecord, move: Move, block: int) -> bool:
-    """True if the block was evicted by an operation that may evict more than it needs: its place in the queue may be
-    another one then."""
-    more = EVICTS_MORE in record.designs and record.shows("labels")
-    return more and move.before.labels[block] is not None and move.after.labels[block] is None
+def _in_queue(record: RunRecord, move: Move) -> list[int]:
+    """The blocks that were free, without those evicted by an operation that may evict more than it needs: their place
+    in the queue may be another one then."""
+    if EVICTS_MORE not in record.designs or not record.shows("labels"):
+        return move.before.free
+    was, now = move.before.labels, move.after.labels
+    return [block for block in move.before.free if was[block] is None or now[block] is not None]
 
 
 def _renewed(record: RunRecord, move: Move) -> set[int]:
@@ -175,7 +169,7 @@ def _renewed(record: RunRecord, move: Move) -> set[int]:
 def check_order(record: RunRecord, move: Move) -> None:
     """S9: free blocks keep their order, and are reused in that order."""
     free = set(move.after.free)
-    queue = [block for block in move.before.free if not _evicted(record, move, block)]
+    queue = _in_queue(record, move)
     renewed = _renewed(record, move)
     staying = [block for block in queue if block in free and block not in renewed]
     copies = isinstance(move.operation, ops.Allocate) and any(record.small_hash_blocks)

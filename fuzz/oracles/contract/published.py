@@ -22,7 +22,7 @@ PATIENCE = 2
 """Further steps of its request for which a full block may wait to be registered."""
 
 
-STEPS = (ops.Allocate, ops.Arrive, ops.Free, ops.Preempt)
+STEPS = frozenset({ops.Allocate, ops.Arrive, ops.Free, ops.Preempt})
 """Operations at which something may be owed."""
 
 

@@ -9,8 +9,10 @@ from the operations and from the target's tables, hits and new blocks; nothing e
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import cache
+from itertools import chain
 
 from ....model import ops
+from ....model.arith import cdiv
 from ....model.attention import Cross, Mamba, Step, Written, rules_for
 from ....model.ops import NULL, Done, Operation, Shape
 from ....model.shown.snapshot import Snapshot
@@ -53,6 +55,9 @@ class RunRecord:
         """Violations at the operation that is being judged."""
         self.reached: Counter[str] = Counter()
         self.rules = rules_for(shape)
+        sizes = [(rule.group.sink_len, rule.b) for rule in self.rules if rule.group.kind == "sink"]
+        self.sinks = sum([cdiv(length, size) for length, size in sizes])
+        """Number of blocks that are set aside for sinks."""
         self.requests: dict[str, Tracked] = {}
         self.content = [UNFILLED] * shape.num_blocks
         """Per block: the content (prefix and group) that it was last filled with."""
@@ -76,7 +81,7 @@ class RunRecord:
 
     def shows(self, *names: str) -> bool:
         """True if the target shows all these fields of a snapshot."""
-        return self.hides.isdisjoint(names)
+        return not self.hides or self.hides.isdisjoint(names)
 
     def break_unless_known(self, losses: Iterable[str], id: str, what: str, kind: str = "") -> None:
         """Property `id` does not hold: raises Break, or counts one of the losses that explain it, if the target
@@ -370,9 +375,6 @@ class RunRecord:
 
 def held_by_tables(snapshot: Snapshot) -> Counter[int]:
     """Number of table entries that name each block, without the null block."""
-    counts: Counter[int] = Counter()
-    for tables in snapshot.tables:
-        for table in tables.values():
-            counts.update(table)
+    counts = Counter(chain.from_iterable([table for tables in snapshot.tables for table in tables.values()]))
     del counts[NULL]
     return counts

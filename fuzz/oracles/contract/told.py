@@ -15,7 +15,7 @@ from .moves import Move, hit_row
 from .properties import Break
 from .run_record import RunRecord
 
-ANSWERS = (ops.Allocate, ops.Take, ops.ReadTable, ops.CommonPrefix, ops.TakeNewBlockIds)
+ANSWERS = frozenset({ops.Allocate, ops.Take, ops.ReadTable, ops.CommonPrefix, ops.TakeNewBlockIds})
 """Operations that tell of blocks, or hand them out."""
 
 
