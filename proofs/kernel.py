@@ -38,7 +38,6 @@ TRUSTED: Final = (
     ("byte strings and names (`symbolic_bytes`)", "test_symbolic_bytes.py"),
     ("linked blocks (`heap`, `free_list`, `pool_scene`)", "test_heap.py"),
     ("a loop cut into its parts is the loop (`loops`)", "test_loops.py"),
-    ("rows of batches, of any length, and the loops over them (`row_*`)", "test_rows.py"),
     ("loops one behind the other, and pools at any moment of them (`invariants`)", "test_invariants_pool.py"),
     ("moves of a core, in plain numbers and in symbols (`invariants.moves`)", "test_invariants.py"),
     ("roles bind each name to the function of the core that plays it (`roles`)", "test_roles.py"),

@@ -244,10 +244,11 @@ def test_the_claims_hold_of_real_objects_for_random_values():
         assert tried >= 5, f"{theorem.id}: hardly any values satisfy its assumptions"
 
 
-def test_every_linked_queue_theorem_is_proved_of_linked_blocks():
-    for theorem in (*free_queue.THEOREMS, *free_queue_any.THEOREMS):
-        verdict = theorem.settle(linked_queue.subject(), with_controls=False)
-        assert verdict.status == "proved", verdict.message
+@pytest.mark.parametrize("theorem", [*free_queue.THEOREMS, *free_queue_any.THEOREMS], ids=lambda one: one.id)
+def test_every_queue_theorem_is_proved_of_linked_blocks_and_its_controls_refuted(theorem):
+    verdict = theorem.settle(linked_queue.subject())
+    assert verdict.status == "proved", verdict.message
+    assert set(verdict.controls) == {control.wrong for control in theorem.controls}
 
 
 def test_a_row_that_is_not_in_order_is_noticed():
