@@ -17,10 +17,9 @@ _BY_SECONDS: Mapping[float, str] = {
     2.2: "T8.hit T9.hit T9.chunked S1.touch",
     2.0: "T3.nulled.chunked T3.nulled.mamba T7.mamba T25.append T25.remove T25.remove.refused",
     1.5: "T7.align T10.sparse.mamba T16 T16.hit T25.popleft_n",
-    1.4: "T20.requested",
     1.3: "T23.converse",
     1.2: "T23",
-    1.1: "T8.chunked T11.chunked T16.lookahead T16.step T19.depth T19.sizes T21.refused T21.view T23.only T26.stranger",
+    1.1: "T8.chunked T11.chunked T16.lookahead T16.step T21.refused T21.view T23.only T26.stranger",
 }
 
 SECONDS = {name: seconds for seconds, names in _BY_SECONDS.items() for name in names.split()}
