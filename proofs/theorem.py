@@ -45,9 +45,16 @@ class Functions:
     def __init__(self, find: Callable[[str], Callable[..., Any]], replaced: Mapping[str, Callable[..., Any]]) -> None:
         self._find = find
         self._replaced = replaced
+        self._played: set[str] = set()
 
     def __getattr__(self, role: str) -> Callable[..., Any]:
+        self._played.add(role)
         return self._replaced[role] if role in self._replaced else self._find(role)
+
+
+def asked_of(functions: Functions) -> list[str]:
+    """The roles that were asked for so far."""
+    return sorted(functions._played)
 
 
 @dataclass(frozen=True)
@@ -216,6 +223,7 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
         verdict.status, verdict.message = "undecided", str(error)
         verdict.smtlib += [error.smtlib] if isinstance(error, UndecidedError) else []
     verdict.covered = {} if verdict.status == "unavailable" else watched.functions()
+    verdict.roles = asked_of(functions)
     return verdict
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..batch_rows import QueueTheorem
-from ..free_list import PlainQueue, SymbolicQueue
+from ..free_list import SymbolicQueue
 from ..loops import Cut, Locals, ReturnedError, Rounds, reach
+from ..plain_queue import PlainQueue
 from ..solver import ProofError
 from ..symbolic import Condition, Number, SymbolicInt
 from ..symbolic_builtins import Counted

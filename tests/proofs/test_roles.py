@@ -11,7 +11,7 @@ from blockproof.proofs.theorems import THEOREMS
 
 @pytest.mark.parametrize("table", ["MODEL", "API"])
 def test_each_role_is_bound_in_one_place(table):
-    bound = Counter(role for family in roles._FAMILIES for role in getattr(family, table, {}))
+    bound = Counter(role for family in roles.FAMILIES for role in getattr(family, table, {}))
     assert [role for role, times in bound.items() if times > 1] == []
     assert len(bound) > 50
 

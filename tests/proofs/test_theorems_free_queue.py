@@ -13,10 +13,11 @@ import z3
 from blockproof import impl
 from blockproof.impl import BlockPool
 from blockproof.proofs import batch_rows, linked_queue, roles
-from blockproof.proofs.batch_pool import PlainBatchPool
-from blockproof.proofs.free_list import PlainQueue, SymbolicQueue
+from blockproof.proofs.free_list import SymbolicQueue
 from blockproof.proofs.heap_theorem import HeapRun
 from blockproof.proofs.linked_queue import FreeKVCacheBlockQueue, KVCacheBlock
+from blockproof.proofs.plain_queue import PlainQueue
+from blockproof.proofs.real_pool import PlainBatchPool
 from blockproof.proofs.roles.free_queue import MODEL
 from blockproof.proofs.theorem import Functions, Subject
 from blockproof.proofs.theorems import free_queue, free_queue_any, queue_order, references
