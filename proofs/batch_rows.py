@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
+from .coverage import Watched
 from .heap_theorem import HeapTheorem
 from .kernel import Evidence, exhausted
 from .symbolic_bytes import globals_of, seeing
 from .theorem import Subject, UnavailableError
 from .verdict import Verdict
-from .watched import Watched
 from .wrong_code import changed
 
 BOUNDED = (

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import z3
 
 from .claims import FailedError, every
+from .coverage import Watched
 from .examples import Values, conditions, fixed_to, plain_values, satisfiable_question, variable
 from .kernel import Account, each_follows
 from .replays import Replaying
@@ -26,7 +27,6 @@ from .symbolic import DECISIONS_MOST, Condition, Path, Run, symbol, term
 from .symbolic_builtins import symbolic_builtins
 from .theorem import Functions, NegativeControl, Subject, Theorem, UnavailableError, asked_of, refuse_careless
 from .verdict import Verdict
-from .watched import Watched
 
 SMALL = (2, 6, 40)
 """Examples are looked for with numbers up to these: real objects are made of them."""

@@ -16,16 +16,16 @@ from typing import Any, TypeAlias
 import z3
 
 from .claims import FailedError, every
+from .coverage import Watched
 from .examples import Values, conditions, fixed_to, plain_values, satisfiable_question, variable
+from .formula import stated
 from .identity import is_unguarded
 from .kernel import Account, Proved, follows
 from .replays import Replaying
 from .solver import Obligation, ProofError, UndecidedError, has_product, solve
-from .stated import stated
 from .symbolic import Condition, Path, Run, symbol, term
 from .symbolic_builtins import symbolic_builtins
 from .verdict import Verdict
-from .watched import Watched
 from .weights import SECONDS, USUAL_S
 
 SMALL = (2, 6, 20, 100)

@@ -160,9 +160,9 @@ def _attack(claims: int, seed: int, first: int, as_json: bool) -> int:
 
 def _list(ids: list[str], as_json: bool) -> None:
     """Name the theorems; where there is no solver, as their pages have them."""
-    from ...proofs import installed
+    from ...proofs import requirements
 
-    if not installed.z3_installed():
+    if not requirements.z3_installed():
         return print_theorems(ids, as_json)
     fields = ("id", "sentence", "stated")
     return print_list([{name: getattr(theorem, name) for name in fields} for theorem in _chosen(ids)], as_json)
@@ -190,13 +190,13 @@ def _expected(results: "list[Result]", write: Path | None) -> "Expectations":
 
 def _require_solvers(both: bool) -> None:
     """Exit with 3, and one line, if a solver is missing."""
-    from ...proofs import installed
+    from ...proofs import requirements
 
     missing = ""
-    if not installed.z3_installed():
-        missing = f"prove needs the solver z3, which is not installed; {installed.REMEDY}"
-    elif both and not installed.cvc5_installed():
-        missing = f"cvc5, which confirms every answer, is not installed; {installed.REMEDY}, or add --no-cross-check"
+    if not requirements.z3_installed():
+        missing = f"prove needs the solver z3, which is not installed; {requirements.REMEDY}"
+    elif both and not requirements.cvc5_installed():
+        missing = f"cvc5, which confirms every answer, is not installed; {requirements.REMEDY}, or add --no-cross-check"
     if missing:
         print(f"blockproof: {missing}", file=sys.stderr)
         raise typer.Exit(3)

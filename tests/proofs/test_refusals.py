@@ -6,13 +6,13 @@ from types import ModuleType
 
 import pytest
 import z3
+from blockproof.proofs.coverage import Watched
 from blockproof.proofs.quotients import divisor
 from blockproof.proofs.roles.stand_ins import key
 from blockproof.proofs.solver import ProofError, solve
 from blockproof.proofs.symbolic import Run, SymbolicInt, running, symbol, term
 from blockproof.proofs.symbolic_builtins import common_divisor, symbolic_builtins
 from blockproof.proofs.theorem import Subject, Theorem
-from blockproof.proofs.watched import Watched
 
 
 def deep(x, choices=30):

@@ -42,9 +42,9 @@ def test_model_and_core_show_the_same_queue_on_longer_random_runs(seed):
         batch = tuple(rng.sample(held, rng.randint(0, len(held))))
         step = rng.choice(
             [
-                queue_order.Step("take", rng.randint(0, len(order))),
-                queue_order.Step(rng.choice(("give", "give to front")), 0, batch),
-                *([queue_order.Step("hit", rng.randrange(len(order)))] if order else []),
+                queue_order.QueueStep("take", rng.randint(0, len(order))),
+                queue_order.QueueStep(rng.choice(("give", "give to front")), 0, batch),
+                *([queue_order.QueueStep("hit", rng.randrange(len(order)))] if order else []),
             ]
         )
         steps.append(step)
