@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.adapters.impl_limits import is_short
 from blockproof.fuzz.exploration import checkpoint, liveness
 from blockproof.fuzz.exploration.planting import ALONE, CROWDED, SMALL, STATES, TINY, WINDOW
 from blockproof.fuzz.exploration.scope import Scope, ScopeError, shape_of
@@ -248,3 +249,9 @@ def test_ctrl_c_is_noted_between_two_chunks(tmp_path):
     ended, states, passed = run.stdout.split()
     assert (ended, passed) == ("interrupted", "False")
     assert int(states) < COUNTS["small"][0]
+
+
+def test_every_scope_is_so_small_that_our_core_runs_at_its_low_limits():
+    """Where it would work in bulk only from eight blocks on, no scope would come to that."""
+    measured = [made_to_measure(kinds, 9, 2, size) for kinds in ("full", "full+sliding", "mamba") for size in (1, 2, 8)]
+    assert [scope.name for scope in (*SCOPES.values(), *measured) if not is_short(scope.shape)] == []
