@@ -12,18 +12,18 @@ from functools import partial
 from pathlib import Path
 from textwrap import wrap
 
+from blockproof.fuzz.exploration import reductions
+from blockproof.fuzz.exploration.faults import FAULTS, ONLY_THERE, by_property
+from blockproof.fuzz.exploration.planting import ALONE, CROWDED, SMALL, STATES, STEPS, TINY, WINDOW
+from blockproof.fuzz.exploration.properties import MEANING
+from blockproof.fuzz.exploration.scope import Scope
+from blockproof.fuzz.exploration.scopes import SCOPES, made_to_measure
+from blockproof.fuzz.exploration.search import EXHAUSTED, Exploration, Limits, Search
 from blockproof.fuzz.findings.words import operation_text, shape_text
-from blockproof.proofs.exploration import reductions
-from blockproof.proofs.exploration.faults import FAULTS, ONLY_THERE, by_property
-from blockproof.proofs.exploration.planting import ALONE, CROWDED, SMALL, STATES, STEPS, TINY, WINDOW
-from blockproof.proofs.exploration.properties import MEANING
-from blockproof.proofs.exploration.scope import Scope
-from blockproof.proofs.exploration.scopes import SCOPES, made_to_measure
-from blockproof.proofs.exploration.search import EXHAUSTED, Exploration, Limits, Search
 from written import command, machine_lines, parser, put, table
 
 wrapped = partial(wrap, width=110, break_on_hyphens=False)
-PINNED = Path(__file__).parents[1] / "tests" / "proofs" / "exploration_counts.json"
+PINNED = Path(__file__).parents[1] / "tests" / "fuzz" / "exploration" / "exploration_counts.json"
 MOST_PINNED = 25_000
 """Scopes with more states are too large for the tests; this page has their counts."""
 CHECKED = {
@@ -62,7 +62,7 @@ computed and scheduled, and whether others are to arrive from outside. It is **a
 left a request in the middle of something (submitted and not
 looked up, looked up and not allocated, allocated and not run). States are counted up to the names of blocks
 and requests, one request is looked at at a time, and an operation is made once for all states that look alike
-to its request; why none of this loses anything stands in `proofs/exploration/packing.py`, `moves.py` and
+to its request; why none of this loses anything stands in `fuzz/exploration/packing.py`, `moves.py` and
 `expansion.py`, and is tested below. Contents are compared, never hashes: our
 core runs with a hash function that numbers contents, so it has no collisions.
 """

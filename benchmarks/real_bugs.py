@@ -20,16 +20,16 @@ from typing import Any, TypeAlias
 from blockproof.fuzz.configuration.findings import as_document
 from blockproof.fuzz.engines.mutant_matrix import DETECTORS, NOT_RUN, Result, cell_of, detected, results
 from blockproof.fuzz.engines.mutants import Search
+from blockproof.fuzz.exploration import planting
+from blockproof.fuzz.exploration.scopes import SCOPES
+from blockproof.fuzz.exploration.search import Limits
+from blockproof.fuzz.exploration.search import Search as Exploring
 from blockproof.fuzz.faults import CATALOGUED, Fault, Part
 from blockproof.fuzz.faults.identities import named_by, named_from
 from blockproof.fuzz.faults.real_bugs import RealBug, real_bugs
 from blockproof.fuzz.findings.writing import write_file
 from blockproof.fuzz.planning.shipped import QUESTIONS
 from blockproof.fuzz.traces.trace_file import write_trace
-from blockproof.proofs.exploration import planting
-from blockproof.proofs.exploration.scopes import SCOPES
-from blockproof.proofs.exploration.search import Limits
-from blockproof.proofs.exploration.search import Search as Exploring
 from written import command, parser, processor, table
 
 Row: TypeAlias = dict[str, Any]

@@ -8,11 +8,11 @@ from typing import Any
 
 import z3
 
-from .free_list import OutOfOrderError, PlainOrder, SymbolicOrder
+from .free_list import SymbolicOrder
 from .invariants.listings import ANY_BLOCK, ANY_PLACE, Listing, as_term
 from .invariants.pool import Moment
 from .invariants.pool_parts import Fields, Queue
-from .real_pool import NULL, Change, RealPool
+from .real_pool import NULL, Change
 from .symbolic import SymbolicBool, SymbolicInt, running, term
 
 _STRANGER = -20
@@ -132,41 +132,3 @@ class SymbolicBatchPool:
 def _holds(order: SymbolicOrder, x: Any) -> Any:
     """Is this a block of the order?"""
     return Listing(order.length, order.at, order.place).holds(x)
-
-
-class PlainBatchPool(RealPool):
-    """A scene for a replay: the core's real pool, with `n` blocks in the queue."""
-
-    def __init__(self, f: Any, n: int, caching: bool) -> None:
-        super().__init__(f, n, caching)
-        self._counts = self.pool.ref_counts()
-        if not all(self.unchanged()):
-            raise OutOfOrderError(f"the core's constructors make no pool of {n} free blocks that is in order")
-
-    def block(self, place: int) -> Any:
-        """The block at this place of the queue; below 0, the block of this number among those that are not in it."""
-        return self.order.blocks[place] if 0 <= place < self.order.length else self._spares[place]
-
-    def holding(self, place: int, count: int) -> Any:
-        """The block with this place or number, which has so many references."""
-        block = self.block(place)
-        if place < NULL:
-            block.ref_cnt = self._counts[block.block_id] = count
-            self.pool._num_shared = sum(references > 1 for references in self._counts)
-        return block
-
-    def accounts(self, order: PlainOrder, changes: Sequence[Change]) -> list[bool]:
-        """The queue reads like this, the counts changed like this, and exactly what nobody holds is free."""
-        expected = self._expected(changes)
-        shared = sum(count > 1 for count in expected[1:])
-        try:
-            self.queue.check()
-        except AssertionError:
-            return [False]
-        reads = self.queue.get_all_free_blocks() == order.blocks and self.queue.num_free_blocks == order.length
-        return [reads, self._counted(order, expected), self.pool._num_shared == shared]
-
-    def unchanged(self) -> list[bool]:
-        """True if the queue, the references and the number of blocks with several are those of the beginning."""
-        strange = all(block.state == count for block, count in self._strange)
-        return [*self.accounts(self.order, []), strange]

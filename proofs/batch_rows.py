@@ -5,25 +5,21 @@ a block that has left its middle, or that waits in another batch by now, and non
 consist of blocks that do not exist yet. What an operation does to the *order*, the blocks that are left, is what a list
 does. Each row is tried with the core's own limits and with limits so low that a batch is made shorter, a small one
 joined, and empty ones are swept away in rows as small as these.
-
-What is proved for rows of any length (`row_claims`) is tried on these real ones, too: they refute what is wrong.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
+from .coverage import Watched
 from .heap_theorem import HeapTheorem
 from .kernel import Evidence, exhausted
-from .row_claims import CLAIMS
-from .row_theorem import settle_any_length
 from .symbolic_bytes import globals_of, seeing
 from .theorem import Subject, UnavailableError
 from .verdict import Verdict
-from .watched import Watched
 from .wrong_code import changed
 
 BOUNDED = (
@@ -252,17 +248,17 @@ def _refused(error: type[Exception], made: Made, call: Callable[[], object]) -> 
 
 
 WAYS: dict[str, Try] = {
-    "popleft": takings(single=True),
-    "popleft.empty": _empty_taken,
-    "popleft_n": takings(single=False),
-    "popleft_n.refused": refused_takings,
-    "remove": removals,
-    "remove.refused": refused_removals,
-    "append": joining(front=False, single=True),
-    "append_n": joining(front=False),
-    "prepend_n": joining(front=True),
+    "T25.popleft": takings(single=True),
+    "T25.popleft.empty": _empty_taken,
+    "T25.popleft_n": takings(single=False),
+    "T25.popleft_n.refused": refused_takings,
+    "T25.remove": removals,
+    "T25.remove.refused": refused_removals,
+    "T25.append": joining(front=False, single=True),
+    "T25.append_n": joining(front=False),
+    "T25.prepend_n": joining(front=True),
 }
-"""By the end of the theorem's id."""
+"""By the theorem's id."""
 
 
 class Wrong(NamedTuple):
@@ -278,14 +274,16 @@ class Wrong(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class QueueTheorem(HeapTheorem):
-    """A statement about a free queue, for any length: of linked blocks as it stands, of a row of batches by its claim
-    there (`row_claims`); one without such a claim is tried on all small rows."""
+    """A statement about a free queue: of linked blocks as it stands; a row of batches is tried in all small forms.
+
+    What is about loops along links (`.any`) says nothing of a row, which has other loops.
+    """
 
     batches: tuple[Wrong, ...] = ()
     """What must be refuted of a queue of batches."""
 
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
-        """As every theorem about linked blocks; of batches, by trying all small rows, and for any length."""
+        """As every theorem about linked blocks; of batches, by trying all small rows."""
         try:
             kinds = subject.find("queue_kind"), subject.find("block_kind")
         except UnavailableError:
@@ -293,35 +291,28 @@ class QueueTheorem(HeapTheorem):
         if not hasattr(kinds[0], "lose"):
             return super().settle(subject, seconds, with_controls)
         start = time.perf_counter()
-        any_length = CLAIMS.get(self.id.removeprefix("T25."))
-        verdict = Verdict(self.id, subject.name, "undecided", bounded="" if any_length else BOUNDED)
+        verdict = Verdict(self.id, subject.name, "undecided", bounded=BOUNDED)
+        if self.id not in WAYS:
+            verdict.status, verdict.message = "unavailable", "a queue of batches has no loop along links"
+            return verdict
         watched = Watched(subject.modules())
-        # Being watched makes this slower by far, and what is proved is watched then.
-        with nullcontext() if any_length else watched:
-            cases, problem = tried(self._ways, *kinds)
+        with watched:
+            cases, problem = tried(WAYS[self.id], *kinds)
+        verdict.note_evidence(cases)
         if problem:
             verdict.status, verdict.replayed, verdict.message = "refuted", True, problem
-            verdict.note_evidence(cases)
             verdict.counterexample = {"row": cases.cases}
-        elif any_length is not None:
-            settle_any_length(verdict, any_length, subject, seconds, watched)
-            verdict.replays = cases.run
         else:
-            verdict.note_evidence(cases)
             verdict.status = exhausted(self.id, cases, BOUNDED)
         verdict.covered = watched.functions()
         for wrong in self.batches if with_controls else ():
-            verdict.controls[wrong.what] = "refuted" if _is_refuted(wrong, self._ways, kinds) else "undecided"
+            verdict.controls[wrong.what] = "refuted" if _is_refuted(wrong, WAYS[self.id], kinds) else "undecided"
         missed = [what for what, status in verdict.controls.items() if status != "refuted"]
         if missed or not self.batches:
             verdict.status = "undecided"
             verdict.message += f"negative controls that are not refuted: {missed}"
         verdict.seconds = time.perf_counter() - start
         return verdict
-
-    @property
-    def _ways(self) -> Try:
-        return WAYS[self.id.removeprefix("T25.").removesuffix(".any")]
 
 
 def tried(ways: Try, queue_kind: Any, block_kind: Any) -> tuple[Evidence, str]:

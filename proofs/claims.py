@@ -53,6 +53,15 @@ def implies(condition: Condition, claim: Condition) -> Any:
     return some(negation(condition), claim)
 
 
+def one_of(number: Number, choices: Sequence[Any]) -> Any:
+    """The choice with this number; a run on symbols goes through all of them. IndexError if the number may be any
+    other: what holds of the choices would then not be all that is claimed."""
+    for place, choice in enumerate(choices):
+        if number == place:
+            return choice
+    raise IndexError(f"there are {len(choices)} choices")
+
+
 def same(left: Condition, right: Condition) -> Any:
     """Both or neither."""
     if isinstance(left, SymbolicBool) or isinstance(right, SymbolicBool):

@@ -14,7 +14,7 @@ from inspect import unwrap
 from types import CodeType
 from typing import Any
 
-from .watched import source_hash
+from .coverage import source_hash
 
 
 def hash_of(name: str) -> str | None:

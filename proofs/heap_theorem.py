@@ -18,15 +18,15 @@ from dataclasses import dataclass, field
 import z3
 
 from .claims import FailedError, every
+from .coverage import Watched
 from .examples import Values, conditions, fixed_to, plain_values, satisfiable_question, variable
 from .kernel import Account, each_follows
 from .replays import Replaying
 from .solver import Obligation, ProofError, UndecidedError, limit, solve
 from .symbolic import DECISIONS_MOST, Condition, Path, Run, symbol, term
 from .symbolic_builtins import symbolic_builtins
-from .theorem import Functions, NegativeControl, Subject, Theorem, UnavailableError, refuse_careless
+from .theorem import Functions, NegativeControl, Subject, Theorem, UnavailableError, asked_of, refuse_careless
 from .verdict import Verdict
-from .watched import Watched
 
 SMALL = (2, 6, 40)
 """Examples are looked for with numbers up to these: real objects are made of them."""
@@ -143,7 +143,7 @@ class _Settling:
         except ProofError as error:
             self.verdict.status, self.verdict.message = "undecided", str(error)
             self.verdict.smtlib += [error.smtlib] if isinstance(error, UndecidedError) else []
-        self.verdict.covered = self._watched.functions()
+        self.verdict.covered, self.verdict.roles = self._watched.functions(), asked_of(self._functions)
 
     def _settled(self, path: Path) -> bool:
         """Prove what the path owes. False, with the verdict changed, if it does not hold."""

@@ -49,10 +49,10 @@ class Search(Protocol):
     """A subject with this scope's groups: the hit of at most `limit` tokens, where so much is registered."""
 
     def __call__(self, limit: int, registered: Registered) -> Answer:
-        """What the subject finds. Any exception counts as `Verdict.RAISED`."""
+        """What the subject finds. Any exception counts as `SearchEnd.RAISED`."""
 
 
-class Verdict(StrEnum):
+class SearchEnd(StrEnum):
     """What an answer is worth; the first that applies."""
 
     RAISED = "raised an exception"
@@ -76,12 +76,12 @@ class Counterexample(NamedTuple):
 
 
 @dataclass
-class Tally:
+class Searches:
     """What came of one scope."""
 
     scope: Scope
-    verdicts: Counter[Verdict] = field(default_factory=Counter)
-    smallest: dict[Verdict, Counterexample] = field(default_factory=dict)
+    verdicts: Counter[SearchEnd] = field(default_factory=Counter)
+    smallest: dict[SearchEnd, Counterexample] = field(default_factory=dict)
     """The least one of each bad verdict, by limit, then by the number of registered blocks."""
     most_lost: int = 0  # tokens by which a hit was too short
     untidy: int = 0  # answers with a row of another length than the hit, or a real block that is not needed
@@ -94,14 +94,14 @@ class Tally:
     @property
     def good(self) -> int:
         """In how many the answer is the longest common hit, and tidy, as far as is counted."""
-        return self.verdicts[Verdict.LONGEST] - self.untidy
+        return self.verdicts[SearchEnd.LONGEST] - self.untidy
 
     @property
     def holds(self) -> bool:
         """True if every answer is the longest common hit, and tidy."""
-        return self.verdicts[Verdict.LONGEST] == self.searches and not self.untidy
+        return self.verdicts[SearchEnd.LONGEST] == self.searches and not self.untidy
 
-    def note(self, verdict: Verdict, example: Counterexample) -> None:
+    def note(self, verdict: SearchEnd, example: Counterexample) -> None:
         """Remember a bad answer if it is smaller than the one known."""
         known = self.smallest.get(verdict)
         if known is None or _size(example) < _size(known):
@@ -201,10 +201,10 @@ def bits(numbers: Iterable[int]) -> int:
     return sum(1 << number for number in numbers)
 
 
-def exhaust(scope: Scope, search: Search, evidence: Evidence | None = None) -> Tally:
+def exhaust(scope: Scope, search: Search, evidence: Evidence | None = None) -> Searches:
     """Hold a search against the definition for every limit and every set of registered blocks of the scope, and record
     each answer with the sets that it is given to."""
-    definition, tally = Definition(scope), Tally(scope)
+    definition, tally = Definition(scope), Searches(scope)
     evidence, name = Evidence() if evidence is None else evidence, str(scope)
     sizes = [group.block_size for group in scope.groups]
     for limit in range(scope.tokens + 1):
@@ -267,7 +267,7 @@ def _asked(answer: Answer | None, inside: Sequence[int]) -> Asked:
     return tuple((group, i) for group, blocks in enumerate(inside) for i in range(blocks.bit_length()))
 
 
-def _judge_all(definition: Definition, tally: Tally, answer: Answer | None, limit: int, caches: _Caches) -> None:
+def _judge_all(definition: Definition, tally: Searches, answer: Answer | None, limit: int, caches: _Caches) -> None:
     """Judge an answer that is given to all of these.
 
     What is registered can only make more lengths a hit. So an answer that is right with none of the free blocks and
@@ -275,35 +275,35 @@ def _judge_all(definition: Definition, tally: Tally, answer: Answer | None, limi
     """
     everything = tuple([some | more for some, more in zip(caches.registered, caches.free, strict=True)])
     ends = [_verdict(definition, answer, limit, registered) for registered in {caches.registered, everything}]
-    if answer is not None and set(ends) == {Verdict.LONGEST}:
-        tally.verdicts[Verdict.LONGEST] += caches.how_many()
+    if answer is not None and set(ends) == {SearchEnd.LONGEST}:
+        tally.verdicts[SearchEnd.LONGEST] += caches.how_many()
         tally.untidy += 0 if definition.tidy(answer) else caches.how_many()
         return
     for registered in caches.each():
         _note(definition, tally, answer, limit, registered)
 
 
-def _verdict(definition: Definition, answer: Answer | None, limit: int, registered: Registered) -> Verdict:
+def _verdict(definition: Definition, answer: Answer | None, limit: int, registered: Registered) -> SearchEnd:
     """What an answer is worth; None: the search raised."""
     if answer is None:
-        return Verdict.RAISED
+        return SearchEnd.RAISED
     if not definition.sound(answer, limit, registered):
-        return Verdict.UNSOUND
+        return SearchEnd.UNSOUND
     common = definition.common(limit, registered)
     if not common >> answer.length & 1:
-        return Verdict.UNBACKED
-    return Verdict.LONGEST if answer.length == common.bit_length() - 1 else Verdict.SHORTER
+        return SearchEnd.UNBACKED
+    return SearchEnd.LONGEST if answer.length == common.bit_length() - 1 else SearchEnd.SHORTER
 
 
-def _note(definition: Definition, tally: Tally, answer: Answer | None, limit: int, registered: Registered) -> None:
+def _note(definition: Definition, tally: Searches, answer: Answer | None, limit: int, registered: Registered) -> None:
     """Count what an answer is worth for one cache, and remember it if it is bad."""
     verdict = _verdict(definition, answer, limit, registered)
     longest = definition.common(limit, registered).bit_length() - 1
     tally.untidy += answer is not None and not definition.tidy(answer)
     tally.verdicts[verdict] += 1
-    if verdict is Verdict.SHORTER and answer:
+    if verdict is SearchEnd.SHORTER and answer:
         tally.most_lost = max(tally.most_lost, longest - answer.length)
-    if verdict is not Verdict.LONGEST:
+    if verdict is not SearchEnd.LONGEST:
         indices = tuple(tuple(i for i in range(blocks.bit_length()) if blocks >> i & 1) for blocks in registered)
         found, rows = (answer.length, answer.rows) if answer else (None, ())
         tally.note(verdict, Counterexample(limit, indices, found, longest, rows))

@@ -19,10 +19,10 @@ from typing import Any
 
 from ..model import arith
 from .campaign import Result
+from .coverage import source_hash
 from .expectations import BOUNDED, NONE_RAN, WriteText
 from .theorem import Statement, Theorem
 from .theorems import BY_ID, FAMILIES, windows
-from .watched import source_hash
 
 RECORD = "functions.json"
 INDEX = "README.md"

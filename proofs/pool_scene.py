@@ -10,9 +10,9 @@ from typing import Any
 
 import z3
 
-from .free_list import PlainOrder, PlainQueue, SymbolicOrder, SymbolicQueue
+from .free_list import SymbolicOrder, SymbolicQueue
 from .heap import Heap, Identity
-from .real_pool import NULL, Change, RealPool
+from .real_pool import NULL, Change, PlainBatchPool, PlainPool
 from .roles.bare import bare
 from .solver import ProofError
 from .symbolic import SymbolicBool, SymbolicInt, running, term
@@ -111,37 +111,10 @@ class SymbolicPool(SymbolicQueue):
         return [x >= 1, x < self._size]
 
 
-class PlainPool(RealPool, PlainQueue):
-    """A scene for a replay: the core's real pool, with `n` blocks in the queue."""
-
-    def __init__(self, f: Any, n: int, caching: bool) -> None:
-        super().__init__(f, n, caching)
-        self._require_order()
-
-    def holding(self, place: int, count: int) -> Any:
-        """The block with this place or number, which has so many references."""
-        block = self.block(place)
-        block.ref_cnt = self._counts[block.block_id] = count
-        return block
-
-    def accounts(self, order: PlainOrder, changes: Sequence[Change]) -> list[bool]:
-        """The queue reads like this, the counts changed like this, and exactly what nobody holds is free."""
-        return [*self.reads(order), self._counted(order, self._expected(changes))]
-
-    def unchanged(self) -> list[bool]:
-        """True if links, counter and reference counts are those of the beginning."""
-        counts = [block.ref_cnt for block in self.pool.blocks] == self._counts
-        strange = all(block.ref_cnt == count and block.next_free_block is None for block, count in self._strange)
-        return [*self.reads(self.order), counts, strange]
-
-    def _loosen(self, block: Any) -> None:
-        block.prev_free_block = block.next_free_block = None
-
-
 def pool_scene(f: Any, n: Any, caching: Any = False) -> Any:
     """A pool of the core whose roles these are, with `n` blocks in its queue; symbolic if `n` is."""
     if f.block_kind and hasattr(f.queue_kind, "lose"):  # a row of batches
-        from .batch_pool import PlainBatchPool, SymbolicBatchPool
+        from .batch_pool import SymbolicBatchPool
 
         return SymbolicBatchPool(f, n, caching) if isinstance(n, SymbolicInt) else PlainBatchPool(f, n, caching)
     return SymbolicPool(f, n, caching) if isinstance(n, SymbolicInt) else PlainPool(f, n, caching)

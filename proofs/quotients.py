@@ -14,7 +14,7 @@ from typing import Any
 import z3
 
 from .solver import ProofError
-from .symbolic import SymbolicInt, running
+from .symbolic import SymbolicInt, numeral, running
 from .symbolic_table import Count, count
 
 
@@ -55,7 +55,7 @@ def divisor(value: Any) -> Any:
 
 
 def _term(value: Any) -> Any:
-    return value.term if isinstance(value, SymbolicInt) else z3.IntVal(int(value))
+    return value.term if isinstance(value, SymbolicInt) else numeral(int(value))
 
 
 def _quotient(x: Any, b: Any) -> Count:
@@ -101,20 +101,31 @@ class Tokens(Count):
         return Tokens(-self.blocks, -self.rest, self.unit)
 
     def __floordiv__(self, other: Any) -> Any:
-        if not running().decide(_term(self.unit) > 0):
-            raise ProofError(f"{running().name}: a block size may not be positive: assume that it is")
-        if z3.simplify(_term(other) + _term(self.unit)).eq(z3.IntVal(0)):
-            return -self // self.unit
-        if not z3.simplify(_term(other) - _term(self.unit)).eq(z3.IntVal(0)):
+        run, unit, divisor = running(), _term(self.unit), _term(other)
+        if not run.once(("positive", unit), lambda: run.decide(unit > 0)):
+            raise ProofError(f"{run.name}: a block size may not be positive: assume that it is")
+        sign = run.once(("sign", divisor, unit), lambda: _sign(divisor, unit))
+        if not sign:
             return count(Count(self.term) // other)
-        further = 0
-        while self.rest >= (further + 1) * self.unit:
-            further += 1
-            _require_near(further)
-        while self.rest < further * self.unit:
-            further -= 1
-            _require_near(further)
-        return count(self.blocks + further)
+        rest = _term(sign * self.rest)
+        return count(sign * self.blocks + run.once(("blocks", rest, unit), lambda: _blocks(rest, unit)))
+
+
+def _sign(divisor: Any, unit: Any) -> int:
+    """1 if the divisor is the unit, -1 if it is minus the unit, 0 if it is another one."""
+    return next((sign for sign in (1, -1) if z3.simplify(divisor - sign * unit).eq(z3.IntVal(0))), 0)
+
+
+def _blocks(rest: Any, unit: Any) -> int:
+    """How many blocks of so many tokens are in the rest, rounded down; found by comparing, with forks."""
+    run, further = running(), 0
+    while run.decide(rest >= (further + 1) * unit):
+        further += 1
+        _require_near(further)
+    while run.decide(rest < further * unit):
+        further -= 1
+        _require_near(further)
+    return further
 
 
 def _require_near(blocks: int) -> None:

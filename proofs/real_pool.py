@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .free_list import PlainOrder
+from .plain_queue import OutOfOrderError, PlainOrder, PlainQueue
 
 NULL = -1
 """The null block, where blocks that are not in the queue are numbered from -1 down."""
@@ -60,3 +60,68 @@ class RealPool:
             block.ref_cnt == expected[block.block_id] >= 0 and (not block.ref_cnt) == (id(block) in inside)
             for block in self.pool.blocks[1:]
         )
+
+
+class PlainPool(RealPool, PlainQueue):
+    """A scene for a replay: the core's real pool, with `n` blocks in the queue."""
+
+    def __init__(self, f: Any, n: int, caching: bool) -> None:
+        super().__init__(f, n, caching)
+        self._require_order()
+
+    def holding(self, place: int, count: int) -> Any:
+        """The block with this place or number, which has so many references."""
+        block = self.block(place)
+        block.ref_cnt = self._counts[block.block_id] = count
+        return block
+
+    def accounts(self, order: PlainOrder, changes: Sequence[Change]) -> list[bool]:
+        """The queue reads like this, the counts changed like this, and exactly what nobody holds is free."""
+        return [*self.reads(order), self._counted(order, self._expected(changes))]
+
+    def unchanged(self) -> list[bool]:
+        """True if links, counter and reference counts are those of the beginning."""
+        counts = [block.ref_cnt for block in self.pool.blocks] == self._counts
+        strange = all(block.ref_cnt == count and block.next_free_block is None for block, count in self._strange)
+        return [*self.reads(self.order), counts, strange]
+
+    def _loosen(self, block: Any) -> None:
+        block.prev_free_block = block.next_free_block = None
+
+
+class PlainBatchPool(RealPool):
+    """A scene for a replay: the core's real pool, with `n` blocks in the queue."""
+
+    def __init__(self, f: Any, n: int, caching: bool) -> None:
+        super().__init__(f, n, caching)
+        self._counts = self.pool.ref_counts()
+        if not all(self.unchanged()):
+            raise OutOfOrderError(f"the core's constructors make no pool of {n} free blocks that is in order")
+
+    def block(self, place: int) -> Any:
+        """The block at this place of the queue; below 0, the block of this number among those that are not in it."""
+        return self.order.blocks[place] if 0 <= place < self.order.length else self._spares[place]
+
+    def holding(self, place: int, count: int) -> Any:
+        """The block with this place or number, which has so many references."""
+        block = self.block(place)
+        if place < NULL:
+            block.ref_cnt = self._counts[block.block_id] = count
+            self.pool._num_shared = sum(references > 1 for references in self._counts)
+        return block
+
+    def accounts(self, order: PlainOrder, changes: Sequence[Change]) -> list[bool]:
+        """The queue reads like this, the counts changed like this, and exactly what nobody holds is free."""
+        expected = self._expected(changes)
+        shared = sum(count > 1 for count in expected[1:])
+        try:
+            self.queue.check()
+        except AssertionError:
+            return [False]
+        reads = self.queue.get_all_free_blocks() == order.blocks and self.queue.num_free_blocks == order.length
+        return [reads, self._counted(order, expected), self.pool._num_shared == shared]
+
+    def unchanged(self) -> list[bool]:
+        """True if the queue, the references and the number of blocks with several are those of the beginning."""
+        strange = all(block.state == count for block, count in self._strange)
+        return [*self.accounts(self.order, []), strange]

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .claims import MET_PLAINLY
+from .coverage import Watched
 from .examples import Meanings, Values, plain_values, variable
 from .samples import Domain, Plain, Sampler, constants
 from .solver import ProofError, solve
 from .state import State
 from .symbolic import Condition, Run
 from .verdict import Verdict
-from .watched import Watched
 
 RANDOM = 60
 """Random models of the assumptions on which every proved theorem is run."""

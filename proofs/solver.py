@@ -190,14 +190,6 @@ def _quickly_solved(asked: Sequence[z3.BoolRef], seconds: float) -> _Answer | No
         quick.pop()
 
 
-def example(formulas: Sequence[z3.BoolRef], seconds: float) -> z3.ModelRef | None:
-    """Values that satisfy all of them, if the plain solver finds some."""
-    solver = z3.SimpleSolver()
-    limit(solver, seconds)
-    assert_all(solver, formulas)
-    return solver.model() if solver.check() == z3.sat else None
-
-
 def _solved(formulas: Sequence[z3.BoolRef], seconds: float) -> _Answer:
     asked = list(formulas)
     known = _quickly_solved(asked, seconds)

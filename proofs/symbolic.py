@@ -27,6 +27,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Number as AnyNumber
 from typing import Any, TypeAlias
 
@@ -49,6 +50,7 @@ __all__ = (
     "executing",
     "integer_term",
     "is_plain",
+    "numeral",
     "running",
     "symbol",
     "term",
@@ -65,8 +67,14 @@ def term(value: Any) -> Any:
     if isinstance(value, bool):
         return z3.BoolVal(value)
     if isinstance(value, int):
-        return z3.IntVal(value)
+        return numeral(value)
     raise TypeError(f"{value!r} cannot take part in a proof: only integers, truth values and symbols can")
+
+
+@lru_cache(maxsize=1024)
+def numeral(value: int) -> Any:
+    """The solver's term for a plain integer: the same few are asked for again and again."""
+    return z3.IntVal(value)
 
 
 def symbol(name: str) -> "SymbolicInt":
@@ -96,7 +104,7 @@ def integer_term(value: Any) -> Any:
     if isinstance(value, int):
         if type(value) not in (int, bool) and _has_operators(type(value)):
             raise refusal(f"an operator of {type(value).__name__} instead of that")
-        return z3.IntVal(int(value))
+        return numeral(int(value))
     if isinstance(value, AnyNumber):
         raise refusal(f"arithmetic with {value!r}")
     return None

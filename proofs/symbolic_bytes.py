@@ -262,7 +262,7 @@ class Part(bytes):
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = __bool__ = _refused
 
 
-class Parts:
+class ByteParts:
     """Hands out parts, and takes what was joined from them apart."""
 
     SIZE = 32

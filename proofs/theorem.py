@@ -16,16 +16,16 @@ from typing import Any, TypeAlias
 import z3
 
 from .claims import FailedError, every
+from .coverage import Watched
 from .examples import Values, conditions, fixed_to, plain_values, satisfiable_question, variable
+from .formula import stated
 from .identity import is_unguarded
 from .kernel import Account, Proved, follows
 from .replays import Replaying
 from .solver import Obligation, ProofError, UndecidedError, has_product, solve
-from .stated import stated
 from .symbolic import Condition, Path, Run, symbol, term
 from .symbolic_builtins import symbolic_builtins
 from .verdict import Verdict
-from .watched import Watched
 from .weights import SECONDS, USUAL_S
 
 SMALL = (2, 6, 20, 100)
@@ -45,9 +45,16 @@ class Functions:
     def __init__(self, find: Callable[[str], Callable[..., Any]], replaced: Mapping[str, Callable[..., Any]]) -> None:
         self._find = find
         self._replaced = replaced
+        self._played: set[str] = set()
 
     def __getattr__(self, role: str) -> Callable[..., Any]:
+        self._played.add(role)
         return self._replaced[role] if role in self._replaced else self._find(role)
+
+
+def asked_of(functions: Functions) -> list[str]:
+    """The roles that were asked for so far."""
+    return sorted(functions._played)
 
 
 @dataclass(frozen=True)
@@ -216,6 +223,7 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
         verdict.status, verdict.message = "undecided", str(error)
         verdict.smtlib += [error.smtlib] if isinstance(error, UndecidedError) else []
     verdict.covered = {} if verdict.status == "unavailable" else watched.functions()
+    verdict.roles = asked_of(functions)
     return verdict
 
 

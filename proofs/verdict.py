@@ -24,6 +24,8 @@ class Verdict:
     """True if the counterexample was run on the real code and the claim failed there."""
     covered: dict[str, str] = field(default_factory=dict)
     """Functions of the core that ran, `module:name`, with a hash of their source."""
+    roles: list[str] = field(default_factory=list)
+    """The roles that were asked for, where the claim is about symbols."""
     controls: dict[str, Status] = field(default_factory=dict)
     smtlib: list[str] = field(default_factory=list)
     """Every obligation that the solver proved."""

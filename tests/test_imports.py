@@ -13,8 +13,19 @@ from .import_graph import circles, import_graph
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("model", "impl", "fuzz", "proofs")
 FLOORS = [
-    *("findings", "workload", "targets", "adapters", "oracles", "planning", "faults", "opening", "runs", "reports"),
-    *("traces", "page", "configuration", "engines", "campaign", "detection", "mutation", "testing", "traffic"),
+    *("findings", "workload", "targets", "adapters", "oracles", "planning", "exploration", "faults", "opening", "runs"),
+    *(
+        "reports",
+        "traces",
+        "page",
+        "configuration",
+        "engines",
+        "campaign",
+        "detection",
+        "mutation",
+        "testing",
+        "traffic",
+    ),
     *("releases", "bench", "compat", "cli"),
 ]
 """Folders of `fuzz`: each may import from those before it, never from those behind it."""

@@ -16,8 +16,8 @@ from .outputs import folder_or_usage, to_folder
 from .sizes import parse_memory
 
 if TYPE_CHECKING:
-    from ...proofs.exploration.scope import Scope
-    from ...proofs.exploration.search import Exploration, Search
+    from ..exploration.scope import Scope
+    from ..exploration.search import Exploration, Search
 
 LEAST_MIB = 64
 LIST = "see blockproof explore --list"
@@ -48,13 +48,13 @@ def explore(
     for; with 1 on a finding, or if a scope was not exhausted; with 3 if a process was lost, as for want of memory; with
     130 if Ctrl-C ended it, which takes less than a second. Both save (--save).
     """
-    from ...proofs.exploration import session
-    from ...proofs.exploration.checkpoint import CheckpointError
-    from ...proofs.exploration.faults import FAULTS
-    from ...proofs.exploration.scope import ScopeError
-    from ...proofs.exploration.scopes import SCOPES, made_to_measure
-    from ...proofs.exploration.search import INTERRUPTED, LOST, Limits
-    from ...proofs.exploration.workers import Jobs
+    from ..exploration import session
+    from ..exploration.checkpoint import CheckpointError
+    from ..exploration.faults import FAULTS
+    from ..exploration.scope import ScopeError
+    from ..exploration.scopes import SCOPES, made_to_measure
+    from ..exploration.search import INTERRUPTED, LOST, Limits
+    from ..exploration.workers import Jobs
     from ..findings.writing import write_file
     from ..opening.workers import worker_context
 
@@ -147,7 +147,7 @@ def _document(done: "Exploration", traces: dict[str, str]) -> dict[str, Any]:
 
 
 def _print(done: "Exploration", scope: "Scope", out: Path) -> None:
-    from ...proofs.exploration.search import EXHAUSTED
+    from ..exploration.search import EXHAUSTED
     from ..findings.words import operation_text, plural, shape_text
 
     rate = done.states / done.cpu_seconds if done.cpu_seconds else 0.0
@@ -188,8 +188,8 @@ def _print_sum(done: "Sequence[Exploration]", wanted: int) -> None:
 
 
 def _print_list(as_json: bool) -> None:
-    from ...proofs.exploration.faults import FAULTS
-    from ...proofs.exploration.scopes import SCOPES
+    from ..exploration.faults import FAULTS
+    from ..exploration.scopes import SCOPES
     from ..findings.words import plural, shape_text
 
     if as_json:

@@ -102,8 +102,13 @@ def prove(
 
 
 def _print_json(results: "list[Result]", checked: bool, problems: list[str]) -> None:
+    from ...proofs import trust
+
     plain = [_plain(result) for result in results]
-    print(json.dumps({"cross_checked": checked, "results": plain, "problems": problems}, indent=2))
+    parts = [{"what": what, "lines": trust.lines(files)} for what, files in trust.parts()]
+    trusted = {"lines": trust.lines(trust.trusted()), "parts": parts}
+    document = {"cross_checked": checked, "trusted": trusted, "results": plain, "problems": problems}
+    print(json.dumps(document, indent=2))
 
 
 def _record(folder: Path) -> "Record":
@@ -155,9 +160,9 @@ def _attack(claims: int, seed: int, first: int, as_json: bool) -> int:
 
 def _list(ids: list[str], as_json: bool) -> None:
     """Name the theorems; where there is no solver, as their pages have them."""
-    from ...proofs import installed
+    from ...proofs import requirements
 
-    if not installed.z3_installed():
+    if not requirements.z3_installed():
         return print_theorems(ids, as_json)
     fields = ("id", "sentence", "stated")
     return print_list([{name: getattr(theorem, name) for name in fields} for theorem in _chosen(ids)], as_json)
@@ -185,13 +190,13 @@ def _expected(results: "list[Result]", write: Path | None) -> "Expectations":
 
 def _require_solvers(both: bool) -> None:
     """Exit with 3, and one line, if a solver is missing."""
-    from ...proofs import installed
+    from ...proofs import requirements
 
     missing = ""
-    if not installed.z3_installed():
-        missing = f"prove needs the solver z3, which is not installed; {installed.REMEDY}"
-    elif both and not installed.cvc5_installed():
-        missing = f"cvc5, which confirms every answer, is not installed; {installed.REMEDY}, or add --no-cross-check"
+    if not requirements.z3_installed():
+        missing = f"prove needs the solver z3, which is not installed; {requirements.REMEDY}"
+    elif both and not requirements.cvc5_installed():
+        missing = f"cvc5, which confirms every answer, is not installed; {requirements.REMEDY}, or add --no-cross-check"
     if missing:
         print(f"blockproof: {missing}", file=sys.stderr)
         raise typer.Exit(3)
@@ -329,10 +334,23 @@ def _summary(results: "list[Result]", checked: bool) -> list[str]:
         replays = [result.verdict.replays for result in mine if result.verdict.status == "proved"]
         runs = f"; {sum(replays):,} runs on plain numbers, {min(replays):,} at least" if replays else ""
         lines.append(f"{subject}: {said}; {obligations:,} obligations{runs}; Z3 {z3:.1f} s{second}")
-    return lines
+    return lines + _rests_on(results)
+
+
+def _rests_on(results: "list[Result]") -> list[str]:
+    """How many lines of this program are trusted; nothing where nothing is proved."""
+    from ...proofs import trust
+
+    under = {trust.lines_under(one.verdict): one.verdict.theorem for one in results if one.verdict.status == "proved"}
+    if not under:
+        return []
+    least, most = min(under), max(under)
+    said = f"{least:,} lines ({under[least]}) to {most:,} ({under[most]})" if least < most else f"{least:,} lines"
+    return [f"rests on: the solvers, and {said} of blockproof.proofs, of {trust.lines(trust.trusted()):,} in all"]
 
 
 def _plain(result: "Result") -> dict[str, object]:
+    from ...proofs import trust
     from ...proofs.expectations import come_to
 
     verdict = asdict(result.verdict)
@@ -340,4 +358,5 @@ def _plain(result: "Result") -> dict[str, object]:
     verdict |= {"outcome": came_to.outcome, "witness": came_to.witness}
     verdict["obligations"] = len(verdict.pop("smtlib"))
     del verdict["satisfiable"], verdict["needed"]
+    verdict["trusted_lines"] = trust.lines_under(result.verdict)
     return verdict | {"confirmed": result.confirmed, "disputed": [said for _, said in result.disputed]}

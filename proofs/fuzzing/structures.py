@@ -15,7 +15,7 @@ from ..symbolic import SymbolicInt
 from ..symbolic_bytes import Integer, byte_string, is_bytes, whole
 from ..symbolic_table import Count, SymbolicTable, count
 from .functions import Drawn
-from .trial import Tally, Tools, Wrong, try_drawn
+from .trial import Tally, Tools, WrongAnswer, try_drawn
 
 LONGEST = 4
 """Entries of a table, blocks of a queue."""
@@ -180,7 +180,7 @@ def try_structure(seed: int, tally: Tally) -> None:
         for point in function.points():
             if whole_loop(*point) != joined(*point):
                 tally.wrong.append(
-                    Wrong(seed, "a loop cut", "the loop", dict(zip("ab", point, strict=True)), drawn.source)
+                    WrongAnswer(seed, "a loop cut", "the loop", dict(zip("ab", point, strict=True)), drawn.source)
                 )
                 return
 

@@ -37,7 +37,7 @@ Tools: TypeAlias = Mapping[str, Any]
 """What a drawn function finds in its module, by name."""
 
 
-class Wrong(NamedTuple):
+class WrongAnswer(NamedTuple):
     """An answer of the prover that is not true."""
 
     seed: int
@@ -57,7 +57,7 @@ class Tally:
     statuses: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     """Of what is undecided."""
-    wrong: list[Wrong] = field(default_factory=list)
+    wrong: list[WrongAnswer] = field(default_factory=list)
     lost: dict[int, str] = field(default_factory=dict)
     """Programs, by number, that were not tried to their end, and why; their claims are undecided."""
     lost_claims: int = 0
@@ -226,7 +226,7 @@ def try_drawn(
                 shown = values
         tally.statuses[status] += 1
         if shown is not None:
-            tally.wrong.append(Wrong(seed, text, status, shown, drawn.source))
+            tally.wrong.append(WrongAnswer(seed, text, status, shown, drawn.source))
     return function
 
 

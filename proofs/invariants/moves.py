@@ -1,7 +1,7 @@
 """A core of any size as tables, references and identities, and the moves of which every operation of it consists.
 
 The relation between the state before an operation and that after it is: some of these moves, one after the other, each
-where it is allowed. `replayed` finds the moves of a step that was taken, `theorems.invariants` proves that each move
+where it is allowed. `follower` finds the moves of a step that was taken, `theorems.invariants` proves that each move
 keeps the invariants. The functions below serve both: with plain numbers they check a real step, with symbols they stand
 for any step of any core.
 

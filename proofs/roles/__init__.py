@@ -15,7 +15,8 @@ Names: TypeAlias = Callable[[str], Any]
 """The class or function that a core calls so. UnavailableError if it has none."""
 
 _MODULES = [importlib.import_module(f".{module.name}", __name__) for module in iter_modules(__path__)]
-_FAMILIES = tuple(module for module in _MODULES if hasattr(module, "API"))
+FAMILIES = tuple(module for module in _MODULES if hasattr(module, "API"))
+"""The modules with tables of roles, `API` for cores and `MODEL` for the model."""
 _VLLM_MODULES = (
     "vllm.v1.core.single_type_kv_cache_manager",
     "vllm.v1.core.kv_cache_utils",
@@ -38,7 +39,7 @@ def subject(name: str) -> Subject:
 
 def model() -> Subject:
     """The model's own functions."""
-    table: Mapping[str, Callable[..., Any]] = {role: f for family in _FAMILIES for role, f in family.MODEL.items()}
+    table: Mapping[str, Callable[..., Any]] = {role: f for family in FAMILIES for role, f in family.MODEL.items()}
 
     def find(role: str) -> Callable[..., Any]:
         if role not in table:
@@ -103,7 +104,7 @@ def _api(names: Names) -> Callable[[str], Callable[..., Any]]:
     """Roles of a core with vLLM's API."""
     bound: dict[str, Callable[..., Any]] = {}
     table: Mapping[str, Callable[[Names], Callable[..., Any]]]
-    table = {role: bind for family in _FAMILIES for role, bind in family.API.items()}
+    table = {role: bind for family in FAMILIES for role, bind in family.API.items()}
 
     def find(role: str) -> Callable[..., Any]:
         if role not in bound:

@@ -9,7 +9,7 @@ from ...model.state import Request
 from ..symbolic_builtins import Counted
 from ..symbolic_table import SymbolicTable, count
 from .bare import bare
-from .modelled import Modelled, keep_tables, seen
+from .model_request import Modelled, keep_tables, seen
 from .one_request import REQUEST, Managed, Step
 
 

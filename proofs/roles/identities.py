@@ -12,9 +12,9 @@ from ..symbolic import Number
 from ..symbolic_builtins import Counted
 from ..symbolic_bytes import (
     OPERATOR,
+    ByteParts,
     Integer,
     Name,
-    Parts,
     SymbolicBytes,
     alike,
     any_range,
@@ -94,7 +94,7 @@ def _event_hash(as_numbers: str) -> Callable[[Names], Any]:
 class _Hashes(Counted):
     """The first `known` hashes of a request; the one at `i` stands for the number `i`."""
 
-    def __init__(self, known: Number, parts: Parts) -> None:
+    def __init__(self, known: Number, parts: ByteParts) -> None:
         super().__init__(known)
         self._parts = parts
 
@@ -113,7 +113,7 @@ def _covered(names: Names) -> Any:
 
     def covered(i: Number, scale: Number, fine: Number, known: Number) -> list[Any]:
         """Indices of the small hashes in item `i` of a view of blocks of `scale * fine` tokens."""
-        parts = Parts()
+        parts = ByteParts()
         quotient_found(scale * fine, fine, scale)
         with _lenient(method):
             return parts.values(kind(_Hashes(known, parts), fine, scale * fine)[i])
@@ -128,7 +128,7 @@ def _coarse_hash(names: Names) -> Any:
         """The hash of a block that consists of the blocks with these hashes."""
         if not any(isinstance(each, SymbolicBytes) for each in hashes):
             return kind(list(hashes), 1, len(hashes))[0]
-        parts = Parts()
+        parts = ByteParts()
         stamped = [parts.part(each) for each in hashes]
         return concatenated(parts.values(kind(stamped, 1, len(stamped))[0]))
 

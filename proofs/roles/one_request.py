@@ -3,7 +3,7 @@
 Objects have no constructor, tables have symbolic length, and the pool notes what leaves the free queue and what comes
 back. One thing is replaced while methods run on symbols: the count of eviction candidates in a hit, which goes through
 the hit block by block, is taken from the table (T7.candidates shows on real blocks that this is what it counts). On
-plain numbers nothing is replaced. `modelled` does the same for the model.
+plain numbers nothing is replaced. `model_request` does the same for the model.
 """
 
 from collections import defaultdict

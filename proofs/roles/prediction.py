@@ -9,7 +9,7 @@ from ...model.state import State
 from ..claims import every
 from ..symbolic_table import SymbolicTable, count, pick
 from .bare import bare
-from .modelled import Modelled
+from .model_request import Modelled
 from .one_request import KINDS, Managed, Step, made
 
 

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from ..claims import every, implies, lemma, same, use
+from ..claims import every, implies, lemma, one_of, same, use
 from ..roles.one_request import Step
 from ..theorem import NegativeControl, Theorem
 from .states import STEP, Case, after_step, any_step
@@ -231,13 +231,18 @@ T16_COVERS = Theorem(
 # States.
 
 
+_WITHIN = [[Case(p, (1, 1, 0)[: 1 + p] + (0,) * (2 - p), registered, 0, 0) for registered in (0, 1)] for p in (0, 1)]
+"""Steps within a block, of both kinds."""
+
+
 def _state_gate(f: Any, v: Any) -> list[Any]:
     """What the gate counts for a request of layers that keep running states, and what it holds within a block."""
+    if v.kind < len(_WITHIN):
+        return [after_step(f, v, case).table.real <= 1 + case.p for case in one_of(v.kind, _WITHIN)]
+    if v.kind == len(_WITHIN):
+        return [implies(v.length > 2, f.gate_align(Step(1, 1, main=v.length, slots=v.length)) >= 4)]
     gate = f.gate_align(Step(v.b, v.p, main=v.length, slots=v.length))
-    within = [Case(p, (1, 1, 0)[: 1 + p] + (0,) * (2 - p), registered, 0, 0) for p in (0, 1) for registered in (0, 1)]
-    held = [after_step(f, v, case).table.real <= 1 + case.p for case in within]
-    led_back = implies(v.length > 2, f.gate_align(Step(1, 1, main=v.length, slots=v.length)) >= 4)
-    return [implies(v.length > v.b, gate >= 2 + v.p), gate >= 1 + v.p, *held, led_back]
+    return [implies(v.length > v.b, gate >= 2 + v.p), gate >= 1 + v.p]
 
 
 T16_STATES = Theorem(
@@ -245,7 +250,7 @@ T16_STATES = Theorem(
     sentence="The gate counts as many states as a request can hold: 2 + p if it goes beyond one block (T15), and 1 + p "
     "if not; with a draft a step and blocks of one token, 2 + 2p.",
     variables={**STEP, "p": "speculative blocks", "length": "tokens of the request"},
-    assume=lambda v: [*any_step(v), v.p >= 0, v.length >= 1],
+    assume=lambda v: [*any_step(v, len(_WITHIN) + 2), v.p >= 0, v.length >= 1],
     claim=_state_gate,
     controls=(
         NegativeControl(

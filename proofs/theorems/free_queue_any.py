@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..batch_rows import QueueTheorem
-from ..free_list import PlainQueue, SymbolicQueue
+from ..free_list import SymbolicQueue
 from ..loops import Cut, Locals, ReturnedError, Rounds, reach
+from ..plain_queue import PlainQueue
 from ..solver import ProofError
 from ..symbolic import Condition, Number, SymbolicInt
 from ..symbolic_builtins import Counted
@@ -166,7 +167,6 @@ def _any_batch(v: Any) -> list[Any]:
 
 def _any_insertion(method: str, where: str, order: str, wrong: Mapping[str, Callable[..., Any]]) -> QueueTheorem:
     """The theorem about a method that puts a batch in; `wrong` has a wrong one under what is wrong with it."""
-    batches = (free_queue.APPEND_N if method == "append_n" else free_queue.PREPEND_N).batches
     return QueueTheorem(
         id=f"T25.{method}.any",
         sentence=f"`{method}` puts a batch of any length {where}.",
@@ -174,7 +174,6 @@ def _any_insertion(method: str, where: str, order: str, wrong: Mapping[str, Call
         assume=_any_batch,
         claim=_inserted(method, front=method == "prepend_n"),
         controls=tuple(NegativeControl(what, {method: instead}) for what, instead in wrong.items()),
-        batches=batches,
     )
 
 
@@ -213,7 +212,6 @@ POPLEFT_N = QueueTheorem(
         NegativeControl("one round fewer", {"popleft_n": wrong_loops.popleft_one_fewer}),
         NegativeControl("one block is counted", {"popleft_n": wrong_loops.popleft_counting_one}),
     ),
-    batches=free_queue.POPLEFT_N.batches,
 )
 
 THEOREMS = (APPEND_N, PREPEND_N, POPLEFT_N)

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+from ..coverage import Watched
 from ..hybrid_scopes import Scope, scopes
-from ..hybrid_search import Counterexample, Search, Tally, exhaust
+from ..hybrid_search import Counterexample, Search, Searches, exhaust
 from ..hybrid_subjects import WRONG, repaired_search
 from ..kernel import Evidence, exhausted
 from ..theorem import Statement, Subject, UnavailableError
-from ..verdict import Verdict as Settled
-from ..watched import Watched
+from ..verdict import Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +21,10 @@ class Exhausted(Statement):
     wrong: tuple[str, ...]
     """Names of the altered searches (`hybrid_subjects.WRONG`) that it must refute."""
 
-    def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Settled:
+    def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
         """Try every cache and limit in every scope. The counterexample is the search itself, run on the real code."""
         start = time.perf_counter()
-        settled = Settled(self.id, subject.name, "undecided", bounded=self.bounded)
+        settled = Verdict(self.id, subject.name, "undecided", bounded=self.bounded)
         try:
             search = subject.find("hybrid_search")
         except UnavailableError as error:
@@ -36,7 +36,7 @@ class Exhausted(Statement):
         settled.seconds = time.perf_counter() - start
         return settled
 
-    def _exhaust(self, subject: Subject, search: Callable[[Scope], Search], settled: Settled) -> None:
+    def _exhaust(self, subject: Subject, search: Callable[[Scope], Search], settled: Verdict) -> None:
         worst: list[tuple[Counterexample, str]] = []
         watched, evidence = Watched(subject.modules()), Evidence()
         for scope in scopes():
@@ -56,7 +56,7 @@ class Exhausted(Statement):
         else:
             settled.status = exhausted(self.id, evidence, self.bounded)
 
-    def _refute(self, name: str, settled: Settled) -> None:
+    def _refute(self, name: str, settled: Verdict) -> None:
         """The altered search must fail in a scope in which the right one does not."""
         for scope in scopes():
             if not _right(exhaust(scope, WRONG[name](scope))) and _right(exhaust(scope, repaired_search(scope))):
@@ -66,11 +66,11 @@ class Exhausted(Statement):
         settled.message = f"negative control '{name}' is not refuted. {settled.message}"
 
 
-def _right(tally: Tally) -> bool:
+def _right(tally: Searches) -> bool:
     return not tally.smallest and not _untidy(tally)
 
 
-def _untidy(tally: Tally) -> str:
+def _untidy(tally: Searches) -> str:
     """What is wrong with the rows of the answers; empty if nothing is."""
     return f"{tally.untidy} answers with a row of another length than the hit, or a spare block" if tally.untidy else ""
 

@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 from ..claims import FailedError, every, implies, negation, some
 from ..heap_theorem import HeapTheorem
 from ..invariants import moves, safety, wrong_moves
-from ..invariants.drawn import check_runs
 from ..invariants.moves import Cells, NotAllowedError, World
 from ..invariants.plain_world import Made, PlainWorld, first_broken
+from ..invariants.random_runs import check_runs
 from ..invariants.symbolic_world import Later, SymbolicWorld
 from ..roles.moves import MOVES
 from ..symbolic import SymbolicInt, running, term

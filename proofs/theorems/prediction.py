@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..claims import some
+from ..claims import one_of, some
+from ..examples import Values
+from ..quotients import tokens
 from ..roles.one_request import Step
 from ..theorem import NegativeControl, Theorem
-from .states import BOUNDED, CASES, LONGER, STEP, after_step, any_step, given_back
+from .states import BOUNDED, CASES, LONGER, STEP, after_step, any_step, by_kind, given_back
 
 
 def _cdiv(x: Any, y: Any) -> Any:
@@ -182,6 +184,13 @@ T7_MAMBA = Theorem(
 
 _NO_ROOM = "the block for a state that comes from outside is not counted: a success that fails for lack of blocks"
 
+
+def _fresh_states(v: Any) -> Step:
+    """As `fresh`, with a plain hit and plain speculative blocks, of which there is at most one each."""
+    hit, size = one_of(v.hit, (0, 1)), one_of(v.size, (0, 1))
+    return fresh(Values({**vars(v), "hit": hit, "size": size}), tokens)
+
+
 T7_ALIGN = Theorem(
     id="T7.align",
     sentence="State-space layers that keep running states only: the first allocation takes as many blocks as "
@@ -196,7 +205,7 @@ T7_ALIGN = Theorem(
         v.external <= v.b,
         v.new <= v.b,
     ],
-    claim=_foreseen("align", fresh),
+    claim=_foreseen("align", _fresh_states),
     controls=(
         NegativeControl(
             "the state that comes from outside needs no block",
@@ -262,8 +271,11 @@ T7_RUNNING = Theorem(
 )
 
 
+_DRAFTED = by_kind([case for case in (*CASES, *LONGER) if case.p])
+
+
 def _taken_as_foreseen(f: Any, v: Any) -> list[Any]:
-    after = [after_step(f, v, case) for case in (*CASES, *LONGER) if case.p]
+    after = [after_step(f, v, case) for case in one_of(v.kind, _DRAFTED)]
     return [claim for one in after for claim in (one.foreseen == one.taken, one.foreseen >= 0)]
 
 
@@ -272,12 +284,12 @@ T7_RUNNING_ALIGN = Theorem(
     sentence="State-space layers that keep running states only: an allocation of a running request takes as many "
     "blocks as predicted, and never fewer than none.",
     variables=STEP,
-    assume=any_step,
+    assume=lambda v: any_step(v, len(_DRAFTED)),
     claim=_taken_as_foreseen,
     controls=(
         NegativeControl(
             "what is there is always enough",
-            claim=lambda f, v: [after_step(f, v, case).taken == 0 for case in CASES if case.p],
+            claim=lambda f, v: [after_step(f, v, case).taken == 0 for case in one_of(v.kind, _DRAFTED)],
         ),
         NegativeControl("a table too long gives blocks back", {"states": given_back}),
     ),

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Literal, NamedTuple
 
+from ..coverage import Watched
 from ..kernel import Evidence, exhausted
 from ..theorem import Statement, Subject, UnavailableError
 from ..verdict import Verdict
-from ..watched import Watched
 
 
-class Step(NamedTuple):
+class QueueStep(NamedTuple):
     """One operation on a pool whose blocks are free or held once."""
 
     does: Literal["take", "hit", "give", "give to front"]
@@ -26,11 +26,11 @@ class Step(NamedTuple):
     """Held blocks, in the order in which they are given back."""
 
 
-Orders = Callable[[int, Sequence[Step]], list[list[int]]]
+Orders = Callable[[int, Sequence[QueueStep]], list[list[int]]]
 """For a pool with so many blocks, the null block not counted: its queue before the first step and after each."""
 
 
-def listed(blocks: int, steps: Sequence[Step]) -> list[list[int]]:
+def listed(blocks: int, steps: Sequence[QueueStep]) -> list[list[int]]:
     """What the theorems about links say."""
     order = list(range(1, blocks + 1))
     orders = [order]
@@ -39,7 +39,7 @@ def listed(blocks: int, steps: Sequence[Step]) -> list[list[int]]:
     return orders
 
 
-def _after(order: list[int], step: Step) -> list[int]:
+def _after(order: list[int], step: QueueStep) -> list[int]:
     if step.does == "take":
         return order[step.number :]
     if step.does == "hit":
@@ -47,29 +47,29 @@ def _after(order: list[int], step: Step) -> list[int]:
     return order + list(step.blocks) if step.does == "give" else list(step.blocks) + order
 
 
-def _steps(order: Sequence[int], blocks: int, most: int) -> Iterator[Step]:
+def _steps(order: Sequence[int], blocks: int, most: int) -> Iterator[QueueStep]:
     """All that can be done, in batches of at most `most` blocks."""
-    yield from (Step("take", count) for count in range(min(len(order), most) + 1))
-    yield from (Step("hit", place) for place in range(len(order)))
+    yield from (QueueStep("take", count) for count in range(min(len(order), most) + 1))
+    yield from (QueueStep("hit", place) for place in range(len(order)))
     held = [block for block in range(1, blocks + 1) if block not in order]
     for count in range(min(len(held), most) + 1):
         for batch in permutations(held, count):
-            yield Step("give", 0, batch)
-            yield Step("give to front", 0, batch)
+            yield QueueStep("give", 0, batch)
+            yield QueueStep("give to front", 0, batch)
 
 
-def _sequences(blocks: int, length: int) -> Iterator[tuple[Step, ...]]:
+def _sequences(blocks: int, length: int) -> Iterator[tuple[QueueStep, ...]]:
     """All sequences of so many steps."""
-    found: list[tuple[Step, ...]] = [()]
+    found: list[tuple[QueueStep, ...]] = [()]
     for _ in range(length):
         found = [(*steps, step) for steps in found for step in _steps(listed(blocks, steps)[-1], blocks, 1)]
     yield from found
 
 
-def _ways(blocks: int) -> Iterator[tuple[Step, ...]]:
+def _ways(blocks: int) -> Iterator[tuple[QueueStep, ...]]:
     """A way to each order that the queue can have, and one step further."""
     start = tuple(range(1, blocks + 1))
-    ways: dict[tuple[int, ...], tuple[Step, ...]] = {start: ()}
+    ways: dict[tuple[int, ...], tuple[QueueStep, ...]] = {start: ()}
     waiting = [start]
     while waiting:
         order = waiting.pop(0)
@@ -82,7 +82,7 @@ def _ways(blocks: int) -> Iterator[tuple[Step, ...]]:
                 waiting.append(reached)
 
 
-SCOPES: tuple[tuple[int, Callable[[], Iterator[tuple[Step, ...]]]], ...] = (
+SCOPES: tuple[tuple[int, Callable[[], Iterator[tuple[QueueStep, ...]]]], ...] = (
     (2, lambda: _sequences(2, 5)),
     (3, lambda: _sequences(3, 4)),
     (4, lambda: _ways(4)),
@@ -93,7 +93,7 @@ SCOPES: tuple[tuple[int, Callable[[], Iterator[tuple[Step, ...]]]], ...] = (
 def wrong_orders(wrong: str) -> Orders:
     """As `listed`, with one thing wrong."""
 
-    def orders(blocks: int, steps: Sequence[Step]) -> list[list[int]]:
+    def orders(blocks: int, steps: Sequence[QueueStep]) -> list[list[int]]:
         order = list(range(1, blocks + 1))
         found = [order]
         for step in steps:
@@ -102,7 +102,7 @@ def wrong_orders(wrong: str) -> Orders:
             elif step.does == wrong and step.does == "hit":
                 order = order[: step.number] + order[step.number + 1 :][::-1]
             elif step.does == wrong:
-                order = _after(order, Step(step.does, 0, step.blocks[::-1]))
+                order = _after(order, QueueStep(step.does, 0, step.blocks[::-1]))
             else:
                 order = _after(order, step)
             found.append(order)
@@ -157,7 +157,7 @@ class Agreement(Statement):
         return verdict
 
 
-def _differs(orders: Orders) -> tuple[Evidence, tuple[int, tuple[Step, ...]] | None]:
+def _differs(orders: Orders) -> tuple[Evidence, tuple[int, tuple[QueueStep, ...]] | None]:
     """The sequences that were tried, and the first after which the order is not that of a list."""
     tried = Evidence()
     for blocks, ways in SCOPES:
@@ -169,7 +169,7 @@ def _differs(orders: Orders) -> tuple[Evidence, tuple[int, tuple[Step, ...]] | N
     return tried, None
 
 
-def _shown(orders: Orders, blocks: int, steps: Sequence[Step]) -> Any:
+def _shown(orders: Orders, blocks: int, steps: Sequence[QueueStep]) -> Any:
     """The orders, or the error that comes instead."""
     try:
         return orders(blocks, steps)

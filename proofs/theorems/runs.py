@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ..exhaustion import TriedStatement, Wrong
 from ..kernel import Evidence
 from ..symbolic_bytes import globals_of, seeing
 from ..theorem import Subject
-from ..tried import TriedStatement, Wrong
 from ..wrong_code import changed
 
 _COMMON, _LENGTH, _STEPS = 2, 4, 5

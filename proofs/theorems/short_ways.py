@@ -11,11 +11,11 @@ from itertools import permutations
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+from ..exhaustion import TriedStatement, Wrong
 from ..invariants.small_pools import PoolState, batches, real_pool, states
 from ..kernel import Evidence
 from ..symbolic_bytes import globals_of
 from ..theorem import Subject, UnavailableError
-from ..tried import TriedStatement, Wrong
 from ..wrong_code import changed
 
 _BLOCKS, _LONGEST = 3, 2

@@ -25,14 +25,14 @@ from blockproof.fuzz.cli.main import app
 from blockproof.fuzz.cli.options import attention_names, oracles_or_usage
 from blockproof.fuzz.cli.plan import parse_memory
 from blockproof.fuzz.engines.mutants import MUTANTS
+from blockproof.fuzz.exploration.faults import FAULTS
+from blockproof.fuzz.exploration.scopes import SCOPES
 from blockproof.fuzz.faults import Part, fault_named
 from blockproof.fuzz.opening.targets import check_spec
 from blockproof.fuzz.releases.findings import SCRIPT, WHOLE
 from blockproof.fuzz.releases.standalone import standalone
 from blockproof.fuzz.releases.versions import range_in, releases_between
 from blockproof.fuzz.testing.pytest_options import OPTIONS
-from blockproof.proofs.exploration.faults import FAULTS
-from blockproof.proofs.exploration.scopes import SCOPES
 from blockproof.proofs.theorems import THEOREMS
 
 from ..fuzz.malformed_cases import KINDS

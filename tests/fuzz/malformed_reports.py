@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.exploration import checkpoint
 from blockproof.fuzz.findings.reading import json_of
 from blockproof.fuzz.page.campaign_document import CampaignRow
 from blockproof.fuzz.page.explore_document import ExploreFile
@@ -15,7 +16,6 @@ from blockproof.fuzz.page.proof_document import ProveFile, VerifyFile
 from blockproof.fuzz.page.run_document import RunFile
 from blockproof.fuzz.page.scaling_document import ScalingFile
 from blockproof.fuzz.page.scheduler_document import SchedulerFile
-from blockproof.proofs.exploration import checkpoint
 
 from .filled import filled
 from .malformed import TEXTS, damaged, spoiled

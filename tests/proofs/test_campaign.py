@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import pytest
 import z3
 from blockproof.fuzz.cli.main import main
-from blockproof.proofs import campaign, expectations, installed
+from blockproof.proofs import campaign, expectations, requirements
 from blockproof.proofs.campaign import Campaign, Interpreter, Task, Worker
 from blockproof.proofs.cross_check import second_opinion, together
 from blockproof.proofs.solver import Obligation, question, solve
@@ -126,7 +126,7 @@ def test_what_goes_wrong_with_a_result_is_raised_and_not_lost(tmp_path):
 
 def test_a_solver_that_disagrees_is_a_failure_that_leaves_its_question_behind(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Campaign, "_opinion", lambda self, text, workers, seconds: "unknown")
-    monkeypatch.setattr(installed, "cvc5_installed", lambda: True)
+    monkeypatch.setattr(requirements, "cvc5_installed", lambda: True)
     assert main(["prove", "T1.full", "--target", "model", "--out", str(tmp_path / "left")]) == 1
     said = capsys.readouterr().out
     assert "T1.full on model: cvc5 says unknown to: ; T1.full on model" in said

@@ -8,13 +8,13 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.exploration.faults import FAULTS
+from blockproof.fuzz.exploration.properties import MEANING
+from blockproof.fuzz.exploration.scopes import SCOPES
 from blockproof.fuzz.findings.writing import write_file
 from blockproof.fuzz.opening.targets import interpreter_of
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.proofs import pages
-from blockproof.proofs.exploration.faults import FAULTS
-from blockproof.proofs.exploration.properties import MEANING
-from blockproof.proofs.exploration.scopes import SCOPES
 from blockproof.proofs.theorems import BY_ID, THEOREMS
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +99,7 @@ def test_what_is_settled_again_takes_its_place_in_the_record_and_all_else_stays(
 
 
 def test_prose_is_wrapped():
-    """What stands between fences is the source of claims, which test_stated holds to its own width."""
+    """What stands between fences is the source of claims, which test_formula holds to its own width."""
     for path in FOLDER.glob("*.md"):
         prose = re.sub(r"^```python$.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
         for line in prose.splitlines():

@@ -10,7 +10,7 @@ from blockproof.model.arith import cdiv
 from blockproof.model.core import Model
 from blockproof.model.ops import Allocate, Done, Evict, Lookup, Submit
 from blockproof.proofs.hybrid_scopes import ASTRIDE, Scope, chunked, full, latent, mamba, scopes, sliding
-from blockproof.proofs.hybrid_search import Answer, Definition, Verdict, exhaust, needed_blocks, reads, story
+from blockproof.proofs.hybrid_search import Answer, Definition, SearchEnd, exhaust, needed_blocks, reads, story
 from blockproof.proofs.hybrid_subjects import (
     WRONG,
     AnyElement,
@@ -69,7 +69,7 @@ def test_a_search_with_a_fault_is_refuted_where_the_right_one_holds(name):
     assert exhaust(scope, repaired_search(scope)).holds
     tally = exhaust(scope, WRONG[name](scope))
     assert not tally.holds
-    assert tally.untidy if sign == "untidy" else tally.verdicts[Verdict[sign]]
+    assert tally.untidy if sign == "untidy" else tally.verdicts[SearchEnd[sign]]
 
 
 def test_a_search_that_raises_is_counted_and_shown():
@@ -77,8 +77,8 @@ def test_a_search_that_raises_is_counted_and_shown():
         raise IndexError(limit)
 
     tally = exhaust(Scope((full(1), mamba(1)), 1), search)
-    assert tally.verdicts == {Verdict.RAISED: 5}
-    assert tally.smallest[Verdict.RAISED].found is None
+    assert tally.verdicts == {SearchEnd.RAISED: 5}
+    assert tally.smallest[SearchEnd.RAISED].found is None
 
 
 @pytest.mark.parametrize("subject", [*SUBJECTS.values(), *WRONG.values()], ids=[*SUBJECTS, *WRONG])
@@ -114,7 +114,7 @@ def test_a_core_that_looks_at_what_is_registered_in_another_way_is_not_believed(
     names = {"KVCacheManager": LooksElsewhere}
     search = named_search(lambda name: names.get(name) or getattr(impl, name), AnyElement())
     tally = exhaust(Scope((full(1), sliding(1, 2)), 3), search(Scope((full(1), sliding(1, 2)), 3)))
-    assert tally.verdicts == {Verdict.RAISED: 85}
+    assert tally.verdicts == {SearchEnd.RAISED: 85}
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,8 @@ def test_a_prompt_that_drafts_follow_hits_all_but_its_last_block_again(groups, t
 def test_a_story_evicts_what_is_not_wanted_and_a_block_that_is_never_registered_has_no_story():
     scope = Scope((full(1), sliding(1, 1)), 2)
     tally = exhaust(scope, WRONG["leaves no token to compute"](scope))
-    assert story(scope, tally.smallest[Verdict.UNSOUND]) is None  # a window of one token registers nothing
+    assert story(scope, tally.smallest[SearchEnd.UNSOUND]) is None  # a window of one token registers nothing
     scope = Scope((full(1), mamba(1)), 2)
-    example = exhaust(scope, WRONG["leaves no token to compute"](scope)).smallest[Verdict.UNSOUND]
+    example = exhaust(scope, WRONG["leaves no token to compute"](scope)).smallest[SearchEnd.UNSOUND]
     kinds = [type(operation) for operation in story(scope, example)]
     assert kinds == [Submit, Allocate, Evict, Submit, Lookup]

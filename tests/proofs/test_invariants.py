@@ -12,9 +12,9 @@ from blockproof.model import ops
 from blockproof.model.core import Model
 from blockproof.model.ops import Done, Group, Shape
 from blockproof.proofs.invariants import moves, plain_world
-from blockproof.proofs.invariants.drawn import check_runs
+from blockproof.proofs.invariants.follower import Replayed, StepError
 from blockproof.proofs.invariants.moves import NotAllowedError
-from blockproof.proofs.invariants.replayed import Replayed, StepError
+from blockproof.proofs.invariants.random_runs import check_runs
 from blockproof.proofs.roles.moves import MOVES
 from blockproof.proofs.theorems import invariants
 

@@ -20,7 +20,6 @@ from blockproof.proofs.theorems import BY_ID
 WINDOW = "managers.window:SlidingWindowManager.get_num_skipped_tokens"
 HIT = "managers.window:SlidingWindowManager._contiguous_blocks_for_hit"
 CAP = "specs.attention:SlidingWindowSpec.max_admission_blocks_per_request"
-ROW = "specs.attention:AttentionSpec.stored_elements"
 MUTATIONS = [
     # function, what it says, what it says instead, the theorem that is refuted then
     (WINDOW, "window + 1", "window + 2", "T1"),
@@ -35,17 +34,6 @@ MUTATIONS = [
     (CAP, "sliding_window - 1", "sliding_window - 2", "T5.gap"),
     (CAP, ".block_size) + 1", ".block_size)", "T4"),
     ("specs.attention:ChunkedLocalAttentionSpec.max_admission_blocks_per_request", " + astride", "", "T6"),
-    (ROW, "size, 2", "size, 4", "T17.nvfp4"),
-    (ROW, "size, 16", "size, 8", "T17.nvfp4"),
-    ("specs.attention:FullAttentionSpec.max_memory_usage_bytes", "cdiv(tokens,", "cdiv(tokens + 1,", "T17.ranks"),
-    ("configuration.capacity:get_num_blocks", "// num_layers", "// num_layers + 1", "T17"),
-    ("configuration.capacity:_blocks_that_fit", "max(0, int(", "max(1, int(", "T17.one-type"),
-    (
-        "configuration.capacity:get_max_concurrency_for_kv_cache_config",
-        "num_blocks - 1",
-        "num_blocks",
-        "T17.concurrency",
-    ),
     (
         "managers.base:SingleTypeKVCacheManager.get_num_blocks_to_allocate",
         "(num_tokens,",

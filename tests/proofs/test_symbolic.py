@@ -18,6 +18,7 @@ from blockproof.proofs.claims import (
     lemma,
     multiples_ordered,
     negation,
+    one_of,
     quotient_found,
     quotients_ordered,
     same,
@@ -343,3 +344,12 @@ def test_an_obligation_as_smtlib_is_the_same_question():
     solver = z3.Solver()
     solver.from_string(Obligation("test", ((a > 2).term,), (a > 3).term).smtlib())
     assert solver.check() == z3.sat
+
+
+def test_a_run_goes_through_all_choices_and_no_number_is_left_over():
+    x = symbol("x")
+    found = [path.value for path in Run("choices", [x >= 0, x <= 2]).paths(lambda: one_of(x, "abc"))]
+    assert sorted(found) == ["a", "b", "c"]
+    assert one_of(1, "abc") == "b"
+    errors = [path.error for path in Run("choices", [x >= 0, x <= 3]).paths(lambda: one_of(x, "abc"))]
+    assert sum(isinstance(error, IndexError) for error in errors) == 1

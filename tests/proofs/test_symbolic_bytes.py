@@ -11,9 +11,9 @@ from blockproof.proofs.symbolic import Run, symbol, term
 from blockproof.proofs.symbolic_bytes import (
     EXACT_POWERS,
     OPERATOR,
+    ByteParts,
     Integer,
     Name,
-    Parts,
     SymbolicBytes,
     alike,
     any_range,
@@ -143,11 +143,11 @@ def test_what_cannot_be_followed_is_refused():
         lambda: Integer.from_bytes(string, "little"),
         lambda: whole(x) & 5,
         lambda: text(x) == "adapter",
-        lambda: len(Parts().part(1)),
-        lambda: Parts().part(1)[:1],
-        lambda: Parts().part(1) == b"",
-        lambda: Parts().part(1) + b"x",
-        lambda: {Parts().part(1)},
+        lambda: len(ByteParts().part(1)),
+        lambda: ByteParts().part(1)[:1],
+        lambda: ByteParts().part(1) == b"",
+        lambda: ByteParts().part(1) + b"x",
+        lambda: {ByteParts().part(1)},
     ]
     for number_, body in enumerate(refused):
         with pytest.raises(ProofError):
@@ -194,7 +194,7 @@ def test_tuples_are_alike_where_python_says_so():
 
 def test_what_is_joined_is_taken_apart_in_order():
     for chosen in ([], [0], [1, 0], [2, 2, 1]):
-        parts = Parts()
+        parts = ByteParts()
         stamped = [parts.part(f"value {i}") for i in range(3)]
         joined = b"".join([stamped[i] for i in chosen])
         assert parts.values(joined) == [f"value {i}" for i in chosen]
@@ -203,7 +203,7 @@ def test_what_is_joined_is_taken_apart_in_order():
 @pytest.mark.parametrize("foreign", [b"x", bytes(32), bytes(33), None, "text"], ids=repr)
 def test_bytes_that_are_not_the_parts_are_refused(foreign):
     def taken() -> Any:
-        parts = Parts()
+        parts = ByteParts()
         parts.part(1)
         return parts.values(foreign)
 

@@ -13,10 +13,11 @@ import z3
 from blockproof import impl
 from blockproof.impl import BlockPool
 from blockproof.proofs import batch_rows, linked_queue, roles
-from blockproof.proofs.batch_pool import PlainBatchPool
-from blockproof.proofs.free_list import PlainQueue, SymbolicQueue
+from blockproof.proofs.free_list import SymbolicQueue
 from blockproof.proofs.heap_theorem import HeapRun
 from blockproof.proofs.linked_queue import FreeKVCacheBlockQueue, KVCacheBlock
+from blockproof.proofs.plain_queue import PlainQueue
+from blockproof.proofs.real_pool import PlainBatchPool
 from blockproof.proofs.roles.free_queue import MODEL
 from blockproof.proofs.theorem import Functions, Subject
 from blockproof.proofs.theorems import free_queue, free_queue_any, queue_order, references
@@ -41,9 +42,9 @@ def test_model_and_core_show_the_same_queue_on_longer_random_runs(seed):
         batch = tuple(rng.sample(held, rng.randint(0, len(held))))
         step = rng.choice(
             [
-                queue_order.Step("take", rng.randint(0, len(order))),
-                queue_order.Step(rng.choice(("give", "give to front")), 0, batch),
-                *([queue_order.Step("hit", rng.randrange(len(order)))] if order else []),
+                queue_order.QueueStep("take", rng.randint(0, len(order))),
+                queue_order.QueueStep(rng.choice(("give", "give to front")), 0, batch),
+                *([queue_order.QueueStep("hit", rng.randrange(len(order)))] if order else []),
             ]
         )
         steps.append(step)
@@ -244,10 +245,11 @@ def test_the_claims_hold_of_real_objects_for_random_values():
         assert tried >= 5, f"{theorem.id}: hardly any values satisfy its assumptions"
 
 
-def test_every_linked_queue_theorem_is_proved_of_linked_blocks():
-    for theorem in (*free_queue.THEOREMS, *free_queue_any.THEOREMS):
-        verdict = theorem.settle(linked_queue.subject(), with_controls=False)
-        assert verdict.status == "proved", verdict.message
+@pytest.mark.parametrize("theorem", [*free_queue.THEOREMS, *free_queue_any.THEOREMS], ids=lambda one: one.id)
+def test_every_queue_theorem_is_proved_of_linked_blocks_and_its_controls_refuted(theorem):
+    verdict = theorem.settle(linked_queue.subject())
+    assert verdict.status == "proved", verdict.message
+    assert set(verdict.controls) == {control.wrong for control in theorem.controls}
 
 
 def test_a_row_that_is_not_in_order_is_noticed():

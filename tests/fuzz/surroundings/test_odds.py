@@ -60,7 +60,7 @@ def test_theorems_are_listed_without_a_solver(monkeypatch, capsys):
     known = json.loads(capsys.readouterr().out)
     print_theorems([], True)
     assert sorted(one["id"] for one in known) == sorted(one["id"] for one in json.loads(capsys.readouterr().out))
-    monkeypatch.setattr("blockproof.proofs.installed.z3_installed", lambda: False)
+    monkeypatch.setattr("blockproof.proofs.requirements.z3_installed", lambda: False)
     assert main(["prove", "--list", "T1"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"{'T1':16} A sliding window leaves behind exactly the tokens that no later query reads.\n")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ...model import legal, ops
 from ...model.core import Model
 from ...model.ops import Group, Operation, Shape
-from .replayed import Replayed
+from .follower import Replayed
 
 GROUPS: Sequence[tuple[Group, ...]] = (
     (Group("full", 2),),

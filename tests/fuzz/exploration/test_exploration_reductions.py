@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from blockproof.fuzz.exploration import reductions
+from blockproof.fuzz.exploration.planting import ALONE, CROWDED, SMALL, STEPS, TINY
+from blockproof.fuzz.exploration.scope import shape_of
+from blockproof.fuzz.exploration.search import Limits
 from blockproof.model.ops import Group
-from blockproof.proofs.exploration import reductions
-from blockproof.proofs.exploration.planting import ALONE, CROWDED, SMALL, STEPS, TINY
-from blockproof.proofs.exploration.scope import shape_of
-from blockproof.proofs.exploration.search import Limits
 
 HYBRID = replace(
     CROWDED,

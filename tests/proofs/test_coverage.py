@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 from blockproof.model import arith
-from blockproof.proofs.watched import Watched, source_hash
+from blockproof.proofs.coverage import Watched, source_hash
 
 PLAIN = """
 def f(a):

@@ -12,7 +12,8 @@ What is left out of a state: the order in which blocks of *different* content we
 *one* content is what a lookup asks for), how often a request was preempted (only the statistics read it), and the last
 hit of a request that did not use it at once (an allocation may use the hit of the operation just before only).
 
-`tests/proofs/test_exploration_reductions.py` explores small scopes without any renaming and finds the same states.
+`tests/fuzz/exploration/test_exploration_reductions.py` explores small scopes without any renaming and finds the same
+states.
 """
 
 from collections.abc import Sequence

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from blockproof.proofs.exploration import reductions
-from blockproof.proofs.exploration.faults import FAULTS, ONLY_THERE, by_property
-from blockproof.proofs.exploration.planting import CROWDED, SMALL, STEPS, WINDOW
-from blockproof.proofs.exploration.properties import MEANING
-from blockproof.proofs.exploration.scopes import SCOPES
-from blockproof.proofs.exploration.search import EXHAUSTED, Search
-from blockproof.proofs.exploration.workers import Jobs
+from blockproof.fuzz.exploration import reductions
+from blockproof.fuzz.exploration.faults import FAULTS, ONLY_THERE, by_property
+from blockproof.fuzz.exploration.planting import CROWDED, SMALL, STEPS, WINDOW
+from blockproof.fuzz.exploration.properties import MEANING
+from blockproof.fuzz.exploration.scopes import SCOPES
+from blockproof.fuzz.exploration.search import EXHAUSTED, Search
+from blockproof.fuzz.exploration.workers import Jobs
 
 SEARCHED = [fault for fault in FAULTS.values() if fault.found_by not in reductions.CHECKS]
 REDUCTIONS = [fault for fault in FAULTS.values() if fault.found_by in reductions.CHECKS]

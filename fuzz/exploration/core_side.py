@@ -4,37 +4,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-import numpy
-
-from ... import impl
-from ...impl import Request
-from ...impl.pool import block as blocks_and_batches
-from ...impl.pool import block_pool, free_queue, hash_map
-from ...impl.pool.hash_map import BlockHashToBlockMap
 from ...model import ops
-from ...model.ops import Group, Kind, Operation, Shape
+from ...model.ops import Kind, Operation, Shape
+from ..adapters.impl import bind_impl, module_of_impl
 from .contents import Contents
 from .packing import ARRIVING, Look
 
-_SPECS: Mapping[Kind, Callable[[Group], tuple[Any, dict[str, object]]]] = {
-    "full": lambda group: (impl.FullAttentionSpec, {}),
-    "mla": lambda group: (impl.MLAAttentionSpec, {}),
-    "sink": lambda group: (impl.SinkFullAttentionSpec, {"sink_len": group.sink_len}),
-    "sliding": lambda group: (impl.SlidingWindowSpec, {"sliding_window": group.window}),
-    "chunked": lambda group: (impl.ChunkedLocalAttentionSpec, {"attention_chunk_size": group.chunk}),
-}
-KINDS: tuple[Kind, ...] = (*_SPECS, "mamba")
+KINDS: tuple[Kind, ...] = ("full", "mla", "sink", "sliding", "chunked", "mamba")
 """Attention types that can be explored."""
-LIMITS: Sequence[tuple[Any, str, int]] = (
-    (block_pool, "_BULK", 2),
-    (free_queue, "_SMALL", 2),
-    (free_queue, "MANY", 1),
-    (free_queue, "_MAKE", 1),
-    (blocks_and_batches, "MANY", 1),
-    (blocks_and_batches, "SPARSE", 1),
-    (hash_map, "_WORTH_A_RUN", 2),
-)
-"""Numbers of blocks from which on our core does something in bulk, and so low that small scopes come to it."""
 Answer = tuple[Any, ...]
 """An outcome as plain data: ("done", value), ("refused",) or ("failed", name of the built-in exception)."""
 REFUSED: Answer = ("refused",)
@@ -45,7 +22,7 @@ class Live:
 
     __slots__ = ("hit", "hit_tokens", "number", "request", "scheduled")
 
-    def __init__(self, request: Request, scheduled: int = 0, number: int = 0) -> None:
+    def __init__(self, request: Any, scheduled: int = 0, number: int = 0) -> None:
         self.request = request
         self.number = number
         """Of the token sequence that the request was given; 0 if it was submitted."""
@@ -60,13 +37,16 @@ class CoreSide:
     """A `KVCacheManager` and the requests it is called with."""
 
     def __init__(self, shape: Shape, contents: Contents) -> None:
-        self.manager = manager_of(shape)
+        binding = bind_impl()
+        self.manager = binding.manager(shape)
+        self._request, self._low = binding.names("Request"), binding.around(shape)
+        self._index = module_of_impl("pool.hash_map").BlockHashToBlockMap
         self.contents = contents
         self.pool = self.manager.block_pool
         self.managers = self.manager.coordinator.single_type_managers
         self.mamba = [group for group, spec in enumerate(shape.groups) if spec.kind == "mamba"]
         self.live: dict[str, Live] = {}
-        self._requests: dict[tuple[str, int], Request] = {}
+        self._requests: dict[tuple[str, int], Any] = {}
         """Requests that have the tokens of a sequence, by name and the number of the sequence."""
         self._handlers: dict[type[Operation], Callable[[Any], Any]] = {
             ops.Submit: self._submit,
@@ -83,20 +63,15 @@ class CoreSide:
 
     def step(self, op: Operation) -> Answer:
         """Carry an operation out. Whatever the core raises is an answer, too."""
-        usual = [getattr(module, name) for module, name, _ in LIMITS]
-        for module, name, low in LIMITS:
-            setattr(module, name, low)
         try:
-            value = self._handlers[type(op)](op)
+            with self._low:
+                value = self._handlers[type(op)](op)
         except Exception as error:
             return ("failed", ops.error_kind(error))
-        finally:
-            for (module, name, _), limit in zip(LIMITS, usual, strict=True):
-                setattr(module, name, limit)
         return REFUSED if value is REFUSED else ("done", value)
 
     def _submit(self, op: ops.Submit) -> int:
-        request = Request(op.request, list(op.prompt), block_hasher=self.contents.hasher)
+        request = self._request(op.request, list(op.prompt), block_hasher=self.contents.hasher)
         self.live[op.request] = Live(request)
         return len(request.block_hashes)
 
@@ -143,7 +118,7 @@ class CoreSide:
 
     def _free(self, op: ops.Free) -> None:
         live = self.live.pop(op.request, None)
-        self.manager.free(live.request if live else Request(op.request, [0]))
+        self.manager.free(live.request if live else self._request(op.request, [0]))
 
     def _preempt(self, op: ops.Preempt) -> None:
         live = self.live[op.request]
@@ -166,7 +141,7 @@ class CoreSide:
         request = self._requests.get((name, number))
         if request is None:
             tokens, prompt = self.contents.sequences[number]
-            request = Request(name, list(tokens[:prompt]), block_hasher=self.contents.hasher)
+            request = self._request(name, list(tokens[:prompt]), block_hasher=self.contents.hasher)
             request.append_output_token_ids(list(tokens[prompt:]))
             self._requests[name, number] = request
         request.num_computed_tokens = computed
@@ -192,7 +167,7 @@ class CoreSide:
         run of the block before it, as if one request had registered both. In every third state none is in a run."""
         names: Sequence[Any] = self.contents.core_names
         places, blocks = self.contents.places, self.pool.blocks
-        index = self.pool.cached_block_hash_to_block = BlockHashToBlockMap()
+        index = self.pool.cached_block_hash_to_block = self._index()
         again = {block for duplicates in look.duplicates.values() for block in duplicates[1:]}
         first: dict[int, int] = {}
         for number, (block, code) in enumerate(zip(blocks, look.codes, strict=True)):
@@ -270,36 +245,3 @@ def _skips_more(manager: Any, table: Sequence[Any], settled: int) -> bool:
 def ids(blocks: Any) -> tuple[tuple[int, ...], ...]:
     """Block ids per group."""
     return tuple([tuple([block.block_id for block in row]) for row in blocks.blocks])
-
-
-def manager_of(shape: Shape) -> Any:
-    """Our core in this shape."""
-    groups = [
-        impl.KVCacheGroupSpec([f"layer.{index}"], _spec(group), is_eagle_group=group.eagle)
-        for index, group in enumerate(shape.groups)
-    ]
-    return impl.KVCacheManager(
-        impl.KVCacheConfig(num_blocks=shape.num_blocks, kv_cache_tensors=[], kv_cache_groups=groups),
-        max_model_len=shape.max_model_len,
-        scheduler_block_size=shape.scheduler_block_size,
-        hash_block_size=shape.hash_block_size,
-        max_num_batched_tokens=shape.max_num_batched_tokens,
-        enable_caching=shape.caching,
-        use_eagle=shape.eagle,
-        enable_kv_cache_events=shape.events,
-        retention_interval=shape.retention_interval,
-    )
-
-
-def _spec(group: Group) -> Any:
-    dtype = numpy.dtype("float32")
-    if group.kind == "mamba":
-        return impl.MambaSpec(
-            block_size=group.block_size,
-            shapes=((group.num_heads,),),
-            dtypes=(dtype,),
-            mamba_cache_mode=group.mamba_mode,
-            num_speculative_blocks=group.speculative_blocks,
-        )
-    kind, fields = _SPECS[group.kind](group)
-    return kind(block_size=group.block_size, num_kv_heads=group.num_heads, head_size=1, dtype=dtype, **fields)

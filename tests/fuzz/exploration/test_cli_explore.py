@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from blockproof.fuzz.cli import explore as cli_explore
 from blockproof.fuzz.cli import main as cli
-from blockproof.proofs.exploration import checkpoint, session
-from blockproof.proofs.exploration.checkpoint import load
-from blockproof.proofs.exploration.faults import FAULTS
-from blockproof.proofs.exploration.scopes import SCOPES
-from blockproof.proofs.exploration.search import EXHAUSTED, Exploration, Search
+from blockproof.fuzz.exploration import checkpoint, session
+from blockproof.fuzz.exploration.checkpoint import load
+from blockproof.fuzz.exploration.faults import FAULTS
+from blockproof.fuzz.exploration.scopes import SCOPES
+from blockproof.fuzz.exploration.search import EXHAUSTED, Exploration, Search
 
 MEASURED = ["--attention", "full", "--blocks", "4", "--block-size", "1"]
 
@@ -123,7 +123,7 @@ def test_levels_are_saved_as_the_search_goes_on(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(session, "SAVE_EVERY_S", 0.0)
     saved = []
     monkeypatch.setattr(
-        "blockproof.proofs.exploration.checkpoint.save", lambda search, path, write: saved.append(search.depth)
+        "blockproof.fuzz.exploration.checkpoint.save", lambda search, path, write: saved.append(search.depth)
     )
     assert run(capsys, *MEASURED, "--save", str(tmp_path))[0] == 0
     assert len(saved) > 5

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from .coverage import Watched
 from .kernel import Evidence, exhausted
 from .theorem import Statement, Subject, UnavailableError
 from .verdict import Verdict
-from .watched import Watched
 
 Wrong = tuple[str, str, str, str]
 """A negative control: what is wrong, the function, one line of it, and what stands there instead."""

@@ -30,7 +30,7 @@ class CheckpointError(Exception):
 def fingerprint(scope: Scope, plant: Plant | None) -> str:
     """Names what is explored: the scope, a planted fault, and the sources of model, core and exploration."""
     digest = hashlib.sha256(repr((scope, plant)).encode())
-    for folder in ("model", "impl", "proofs/exploration"):
+    for folder in ("model", "impl", "fuzz/exploration"):
         for path in sorted((_SOURCES / folder).rglob("*.py")):
             digest.update(str(path.relative_to(_SOURCES)).encode() + path.read_bytes())
     return digest.hexdigest()

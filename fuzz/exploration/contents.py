@@ -8,15 +8,11 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from ...impl import Request as CoreRequest
-from ...impl.hashing import block_hashing
-from ...impl.hashing.block_hash import BlockHash, BlockHashWithGroupId
-from ...impl.hashing.block_hashing import get_request_block_hasher, init_none_hash, make_block_hash_with_group_id
-from ...impl.hashing.hash_functions import sha256
 from ...model.core import Model
 from ...model.identity import Identity
 from ...model.ops import Free, Submit
 from ...model.state import Key
+from ..adapters.impl import bind_impl
 from .scope import MAX_CODE, Scope, ScopeError
 
 HASH_BYTES = 8
@@ -41,15 +37,15 @@ class Contents:
 
     def __init__(self, scope: Scope, model: Model) -> None:
         self.scope, shape = scope, scope.shape
-        if not hasattr(block_hashing, "NONE_HASH"):  # the parent of first blocks; any will do
-            init_none_hash(sha256)
-        self.hasher: Any = get_request_block_hasher(shape.hash_block_size, Numbers()) if shape.caching else None
+        self._names = names = bind_impl().names
+        hasher_of = names("get_request_block_hasher")
+        self.hasher: Any = hasher_of(shape.hash_block_size, Numbers()) if shape.caching else None
         self.number: dict[tuple[int, tuple[int, ...]], int] = {}
         """By length of the prompt and all tokens."""
         self.sequences: list[tuple[tuple[int, ...], int]] = [((), 0)]
         self.chains: list[list[Identity]] = [[]]
         """For each sequence, what the model says its hash blocks are, and what our core says."""
-        self.hashes: list[list[BlockHash]] = [[]]
+        self.hashes: list[list[bytes]] = [[]]
         self.prefix_of_identity: dict[Identity | None, int] = {None: 0}
         self.prefix_of_hash: dict[bytes | int | None, int] = {None: 0}
         """As events show hashes: whole, or their low 64 bits as an int."""
@@ -61,8 +57,8 @@ class Contents:
         self.code_of_event: dict[tuple[int, int], int] = {}
         """The same by the number of the prefix, as events name it."""
         self.model_keys: list[Key | None] = [None]
-        self.core_keys: list[BlockHashWithGroupId | None] = [None]
-        self.core_names: list[tuple[int, BlockHash] | None] = [None]
+        self.core_keys: list[bytes | None] = [None]
+        self.core_names: list[tuple[int, bytes] | None] = [None]
         """The same as our core keeps it: group and hash."""
         self.places: list[tuple[int, int]] = [(0, 0)]
         """Index in a table of a block with this content, and the content before it there, 0 for none. A content comes
@@ -84,7 +80,7 @@ class Contents:
         for prompt, tokens in _sequences(self.scope):
             self.number[prompt, tokens] = len(self.sequences)
             self.sequences.append((tokens, prompt))
-            hashes = CoreRequest("", list(tokens), block_hasher=self.hasher).block_hashes
+            hashes = self._names("Request")("", list(tokens), block_hasher=self.hasher).block_hashes
             self.hashes.append(list(hashes))
             model.step(Submit("", tokens))
             chain = model.requests[""].chain
@@ -108,8 +104,8 @@ class Contents:
                     self.code_of_event[group, self.prefix_of_identity[identity]] = code
                     self.keys.append((group, tokens[:end]))
                     self.model_keys.append((group, identity))
-                    whole = BlockHash(b"".join(hashes[(end - b) // size : end // size]))
-                    self.core_keys.append(make_block_hash_with_group_id(whole, group))
+                    whole = self._names("BlockHash")(b"".join(hashes[(end - b) // size : end // size]))
+                    self.core_keys.append(self._names("make_block_hash_with_group_id")(whole, group))
                     self.core_names.append((group, whole))
                     self.places.append((end // b - 1, self.code.get((group, tokens[: end - b]), 0)))
 

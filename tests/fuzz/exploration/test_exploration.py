@@ -7,6 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.adapters.impl_limits import is_short
+from blockproof.fuzz.exploration import checkpoint, liveness
+from blockproof.fuzz.exploration.planting import ALONE, CROWDED, SMALL, STATES, TINY, WINDOW
+from blockproof.fuzz.exploration.scope import Scope, ScopeError, shape_of
+from blockproof.fuzz.exploration.scopes import SCOPES, made_to_measure
+from blockproof.fuzz.exploration.search import EXHAUSTED, Limits, Search
+from blockproof.fuzz.exploration.situations import NAMED as SITUATIONS
+from blockproof.fuzz.exploration.workers import Jobs
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.findings.writing import write_file
 from blockproof.fuzz.opening.targets import open_target
@@ -14,13 +22,6 @@ from blockproof.fuzz.traces.replay import replay
 from blockproof.model.core import Model
 from blockproof.model.legal import allows
 from blockproof.model.ops import Group
-from blockproof.proofs.exploration import checkpoint, liveness
-from blockproof.proofs.exploration.planting import ALONE, CROWDED, SMALL, STATES, TINY, WINDOW
-from blockproof.proofs.exploration.scope import Scope, ScopeError, shape_of
-from blockproof.proofs.exploration.scopes import SCOPES, made_to_measure
-from blockproof.proofs.exploration.search import EXHAUSTED, Limits, Search
-from blockproof.proofs.exploration.situations import NAMED as SITUATIONS
-from blockproof.proofs.exploration.workers import Jobs
 
 PINNED = Path(__file__).parent / "exploration_counts.json"
 COUNTS = {name: tuple(counts) for name, counts in json.loads(PINNED.read_text(encoding="utf-8")).items()}
@@ -239,8 +240,8 @@ def test_ctrl_c_is_noted_between_two_chunks(tmp_path):
     script = tmp_path / "run.py"
     script.write_text(
         "import os, signal\n"
-        "from blockproof.proofs.exploration.search import Search\n"
-        "from blockproof.proofs.exploration.planting import SMALL\n"
+        "from blockproof.fuzz.exploration.search import Search\n"
+        "from blockproof.fuzz.exploration.planting import SMALL\n"
         "done = Search(SMALL).run(on_progress=lambda search: os.kill(os.getpid(), signal.SIGINT))\n"
         "print(done.ended, done.states, done.passed)\n"
     )
@@ -248,3 +249,9 @@ def test_ctrl_c_is_noted_between_two_chunks(tmp_path):
     ended, states, passed = run.stdout.split()
     assert (ended, passed) == ("interrupted", "False")
     assert int(states) < COUNTS["small"][0]
+
+
+def test_every_scope_is_so_small_that_our_core_runs_at_its_low_limits():
+    """Where it would work in bulk only from eight blocks on, no scope would come to that."""
+    measured = [made_to_measure(kinds, 9, 2, size) for kinds in ("full", "full+sliding", "mamba") for size in (1, 2, 8)]
+    assert [scope.name for scope in (*SCOPES.values(), *measured) if not is_short(scope.shape)] == []
