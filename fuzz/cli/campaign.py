@@ -198,8 +198,7 @@ def _settings(asked: Asked, task_operations: int | None) -> "Callable[[int], Set
 
 
 def _with_store(going: Going, ray: str | None) -> int:
-    from ..campaign.executor import Executor
-    from ..campaign.local import LocalExecutor
+    from ..campaign.executor import Executor, LocalExecutor
     from ..campaign.ray_executor import RayExecutor, check_address
 
     if ray is not None:

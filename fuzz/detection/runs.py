@@ -1,18 +1,15 @@
 """All trials of a benchmark: what is known already is not tried again, the rest is shared among processes."""
 
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from queue import Empty, Queue
 
 import msgspec
 
 from ..faults import Fault
+from ..opening.workers import Pool
 from .settings import Setting
 from .trials import Budget, Task, Trial, key_of, run_trial
+from .worker import make_trial
 
 
 class TrialError(Exception):
@@ -69,52 +66,13 @@ def run_all(bench: Bench, known: Collection[Trial], jobs: int, done: Callable[[T
 
 def _shared(tasks: Sequence[Task], jobs: int, setting: Setting, tell: Callable[[Trial], None]) -> None:
     """The tasks among so many processes, which are ended whatever happens."""
-    asked: Queue[Task] = Queue()
-    for task in tasks:
-        asked.put(task)
-    answers: Queue[Trial | TrialError] = Queue()
-    processes = [_start(setting.generator) for _ in range(min(jobs, len(tasks)))]
-    threads = [threading.Thread(target=_feed, args=(one, asked, answers, setting), daemon=True) for one in processes]
-    try:
-        for thread in threads:
-            thread.start()
-        for _ in tasks:
-            answer = answers.get()
-            if isinstance(answer, TrialError):
-                raise answer
-            tell(answer)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
-def _start(generator: Path | None) -> "subprocess.Popen[bytes]":
-    folder = [] if generator is None else [str(generator)]
-    command = [sys.executable, "-P", "-m", f"{__package__}.worker", *folder]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def _feed(
-    process: "subprocess.Popen[bytes]", asked: "Queue[Task]", answers: "Queue[Trial | TrialError]", setting: Setting
-) -> None:
-    """Give one process a task after the other."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    while True:
-        try:
-            task = asked.get_nowait()
-        except Empty:
-            return
-        name = "usual" if setting.generator is not None else task.setting  # there it draws as usual
-        try:
-            process.stdin.write(msgspec.json.encode(msgspec.structs.replace(task, setting=name)) + b"\n")
-            process.stdin.flush()
-            trial = msgspec.json.decode(process.stdout.readline(), type=Trial)
-        except (OSError, msgspec.DecodeError):
-            said = process.stderr.read().decode(errors="replace").strip().splitlines()
-            answers.put(TrialError(f"{setting.name}: {said[-1] if said else 'a process ended without a word'}"))
-            return
-        trial.setting = setting.name
-        answers.put(trial)
+    with Pool(make_trial, jobs) as pool:
+        for number, task in enumerate(tasks):
+            name = "usual" if setting.generator is not None else task.setting  # there it draws as usual
+            pool.submit(number, (setting.generator, msgspec.structs.asdict(task) | {"setting": name}))
+        while pool.busy:
+            for event in pool.events():
+                if isinstance(event.said, Exception):
+                    raise TrialError(f"{setting.name}: {str(event.said).strip().splitlines()[-1]}")
+                event.said.setting = setting.name
+                tell(event.said)

@@ -31,7 +31,7 @@ def doing(monkeypatch, tmp_path):
 
     def put(result_of=drawn_result):
         made = Serial(result_of)
-        monkeypatch.setattr("blockproof.fuzz.campaign.local.LocalExecutor", lambda jobs: made)
+        monkeypatch.setattr("blockproof.fuzz.campaign.executor.LocalExecutor", lambda jobs: made)
         return made
 
     put()
