@@ -4,7 +4,6 @@ They are kept, with what they need to run, in a folder beside the installed rele
 """
 
 import os
-import subprocess
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import NamedTuple
 
 from ..opening import environments
 from ..opening.child import Place
+from ..opening.commands import run
 from ..opening.environments import InstallError
 from ..targets.family import Family, OwnTests
 
@@ -71,10 +71,6 @@ def _unpack(archive: Path, into: Path, starts: Sequence[str]) -> None:
 
 def _run(command: Sequence[str], more: Mapping[str, str]) -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(
-        command, env={**clean, **more}, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
-    )
-    if done.returncode:
-        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        errors = [line for line in lines if line.startswith("ERROR:")] or lines or ["it said nothing"]
-        raise InstallError(f"{' '.join(command[3:6])} ... failed: {errors[-1].removeprefix('ERROR: ')}")
+    ran = run(command, environment={**clean, **more})
+    if ran.status:
+        raise InstallError(f"{' '.join(command[3:6])} ... failed: {ran.error}")

@@ -1,7 +1,6 @@
 """A release's own tests, once over its own core and once over ours, and what differs."""
 
 import json
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +8,15 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from ..adapters import family_of
-from ..opening.child import environment_of
-from ..opening.targets import interpreter_of
+from ..opening.commands import run
+from ..opening.targets import ReleasePython, interpreter_of, python_of
 from ..targets.base import TargetUnavailableError
 from ..targets.family import OwnTests
 from .fetched_tests import Fetched, fetch_tests, own_tests_of
 
 PASSED = "passed"
+PACKAGES = ("model", "fuzz", "impl")
+"""Packages that our core needs in another interpreter."""
 DEADLINE_S = 3600.0
 """For one suite over one core; the longest takes some minutes."""
 
@@ -94,10 +95,9 @@ def run_own_tests(release: str, suites: Sequence[str], say: Callable[[str], None
         outcomes: dict[bool, Outcomes] = {}
         for over_ours in (False, True):
             say(f"{name}: over {'our core' if over_ours else 'the core of ' + release}")
-            with TemporaryDirectory(prefix="blockproof-tests-") as scratch:
-                run = _Run(own, fetched, Path(scratch), over_ours)
-                environment = environment_of(place, _folder(scratch, "modules"), ("model", "fuzz", "impl"))
-                outcomes[over_ours] = run.outcomes(str(place.python), {**environment, **family.environment}, name)
+            with TemporaryDirectory(prefix="blockproof-tests-") as scratch, python_of(release, PACKAGES) as python:
+                test_run = _Run(own, fetched, Path(scratch), over_ours)
+                outcomes[over_ours] = test_run.outcomes(python, name)
         reports.append(SuiteReport(name, outcomes[False], outcomes[True], own.declared))
     return reports
 
@@ -128,36 +128,26 @@ class _Run:
     scratch: Path
     over_ours: bool
 
-    def outcomes(self, python: str, environment: Mapping[str, str], suite: str) -> Outcomes:
+    def outcomes(self, python: ReleasePython, suite: str) -> Outcomes:
         """What each test came to. TargetUnavailableError, with the last lines of the output, if nothing ran."""
         folder, told = _folder(str(self.scratch), "work"), self.scratch / "outcomes.json"
         for name, text in self.own.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
         tests = self.fetched.tests
-        path = ":".join([environment["PYTHONPATH"], str(self.fetched.tools), str(tests)])
+        path = ":".join([python.environment["PYTHONPATH"], str(self.fetched.tools), str(tests)])
         more = {"PYTHONPATH": path, self.own.outcomes_variable: str(told), "HF_HUB_OFFLINE": "1"}
         if self.over_ours:
             more[self.own.over_ours_variable] = "1"
         options = ("-q", "-p", self.own.plugin, "-p", "no:cacheprovider", "-W", "ignore", "--tb=no")
         places = (f"--rootdir={tests}", f"--confcutdir={tests / self.own.roots}", "--continue-on-collection-errors")
         files = [str(tests / file) for file in self.own.suites[suite]]
-        try:
-            done = subprocess.run(
-                [python, "-P", "-m", "pytest", *options, *places, *files],
-                cwd=folder,
-                env={**environment, **more},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                timeout=DEADLINE_S,
-            )
-        except subprocess.TimeoutExpired:
-            raise TargetUnavailableError(f"{suite}: the tests did not end within {DEADLINE_S:g} s") from None
+        command = python.words("pytest", *options, *places, *files)
+        ran = run(command, seconds=DEADLINE_S, folder=folder, environment={**python.environment, **more}, together=True)
+        if ran.status is None:
+            raise TargetUnavailableError(f"{suite}: the tests did not end within {DEADLINE_S:g} s")
         if not told.exists():
-            last = " | ".join(done.stdout.strip().splitlines()[-3:])
+            last = " | ".join(ran.output.strip().splitlines()[-3:])
             raise TargetUnavailableError(f"{suite}: no test ran: {last}")
         outcomes: Outcomes = json.loads(told.read_text())
         return outcomes

@@ -5,13 +5,13 @@ wrong in this process alone, is repeated in Python.
 """
 
 import shlex
-import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from ..findings.finding import Finding, Trace
+from ..opening.commands import run
 from ..opening.given import Given, is_factory, is_owned, opened
 from ..page.beside import Kept, page_beside
 from ..runs.judging import Judging
@@ -140,12 +140,14 @@ def _problem_with(command: str) -> str:
     """
     words = [sys.executable, "-P", "-m", f"{__name__.split('.')[0]}.fuzz.cli", *shlex.split(command)[1:]]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        ran = run(words, seconds=COMMAND_SECONDS)
+    except OSError as error:
         return f"{type(error).__name__} when it was tried"
-    if done.returncode == 0:
+    if ran.status is None:
+        return f"no end within {COMMAND_SECONDS:g} s when it was tried"
+    if ran.status == 0:
         return "a new process shows nothing, so something has changed the target in this one, as a monkeypatch does"
-    return "" if done.returncode == 1 else (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+    return "" if ran.status == 1 else (ran.errors.strip().splitlines() or [f"exit status {ran.status}"])[-1]
 
 
 def _name_of(given: Given) -> str:

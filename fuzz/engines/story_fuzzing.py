@@ -3,12 +3,9 @@
 import hashlib
 import json
 import shlex
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..adapters import family_of
@@ -16,8 +13,8 @@ from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import BLOCKPROOF
 from ..findings.words import plural
 from ..findings.writing import told_if_lost, write_file
-from ..opening.child import environment_of
-from ..opening.targets import interpreter_of
+from ..opening.commands import Printing
+from ..opening.targets import python_of
 from ..page.live import LivePage
 from ..runs.canary import BlindOracleError, told_line
 from ..targets.base import TargetUnavailableError
@@ -138,20 +135,22 @@ def fuzz_scheduler(
     outcome = StoryOutcome(target, task)
     if page is not None:
         page.show(_so_far(outcome))
-    with TemporaryDirectory(prefix="blockproof-stories-") as modules:
-        process = _started(target, task, Path(modules))
-        try:
-            for told in _lines(process):
-                _take(outcome, told, out, say)
-                if page is not None and "progress" not in told:
-                    page.grown(lambda: _so_far(outcome))
-        except KeyboardInterrupt:
-            outcome.interrupted = True
-        finally:
-            process.kill()
-            process.wait()
-    if not outcome.told and not outcome.interrupted:
-        outcome.lost = f"exit status {process.returncode}"
+    family = family_of(target)
+    if family is None or not family.stories:
+        what = "there is no scheduler to fuzz; name a release of an engine that has one"
+        raise TargetUnavailableError(f"{target}: {what}")
+    with python_of(target) as python:
+        command = python.words(f"{__package__}.stories", family.stories, json.dumps(asdict(task)))
+        with Printing(command, python.environment) as printing:
+            try:
+                for told in printing:
+                    _take(outcome, told, out, say)
+                    if page is not None and "progress" not in told:
+                        page.grown(lambda: _so_far(outcome))
+                if not outcome.told:
+                    outcome.lost = f"exit status {printing.status()}"
+            except KeyboardInterrupt:
+                outcome.interrupted = True
     if page is not None:
         words = f"ended by {interrupted_by()}" if outcome.interrupted else "the run has ended"
         whole = {**outcome.so_far, **outcome.as_json()}
@@ -167,36 +166,6 @@ def _so_far(outcome: StoryOutcome) -> dict[str, Any]:
     whole = {"target": outcome.target, **so_far, "found": list(outcome.found)}
     words = "running" if so_far else "starting"
     return {"title": "schedulers", "words": words, "share": share, "scheduler": whole}
-
-
-def _started(target: str, task: StoryTask, modules: Path) -> "subprocess.Popen[str]":
-    family = family_of(target)
-    if family is None or not family.stories:
-        raise TargetUnavailableError(
-            f"{target}: there is no scheduler to fuzz; name a release of an engine that has one"
-        )
-    _, place = interpreter_of(target)
-    return subprocess.Popen(
-        [
-            sys.executable if place is None else str(place.python),
-            *("-P", "-m", f"{__package__}.stories", family.stories, json.dumps(asdict(task))),
-        ],
-        env={**environment_of(place, modules), **family.environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        errors="replace",
-    )
-
-
-def _lines(process: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:
-    assert process.stdout is not None
-    with process.stdout as lines:
-        for line in lines:
-            if line.startswith('{"'):
-                yield json.loads(line)
-    process.wait()
 
 
 def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say: Callable[[str], None]) -> None:

@@ -8,14 +8,13 @@ child. It runs in the core's interpreter, where only the standard library and th
 """
 
 import gc
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from ..opening.serve import begin_child, send
+from ..opening.serve import Begun, answer_lines, begin_child
 from ..opening.targets import open_calculator_here, open_here
 from ..opening.wire import line_of, message_of
 from ..targets.base import TargetUnavailableError
@@ -114,20 +113,20 @@ def _shown(status: str, fate: Fate) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     """Answer requests until the parent closes the pipe."""
-    opened, seed, operations, cases, *pipes = arguments
-    requests, answers = map(int, pipes)
-    begin_child(requests, answers)
-    try:
-        hunter = Hunter(opened, int(seed), Budget(int(operations), int(cases)), requests, answers)
-    except (TargetUnavailableError, ValueError, ImportError) as error:
-        send(answers, line_of(["unavailable", str(error)]))
-        return
-    send(answers, line_of(["ready", hunter.seconds]))
-    with os.fdopen(requests, "rb") as lines:
-        for line in lines:
+    opened, *numbers = arguments
+    seed, operations, cases, requests, answers = map(int, numbers)
+
+    def begin() -> Begun:
+        hunter = Hunter(opened, seed, Budget(operations, cases), requests, answers)
+
+        def answer(line: bytes) -> bytes:
             message: list[Any] = message_of(line)
             _, module, source, lines = message
-            send(answers, line_of(["fate", hunter.hunt(module, source, lines)]))
+            return line_of(["fate", hunter.hunt(module, source, lines)])
+
+        return [hunter.seconds], answer
+
+    answer_lines(requests, answers, begin)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """Opens a target or a calculator by the name that the user gave, in this process or in a child process."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar, cast
 
 from ..adapters import families, family_of, forms
@@ -12,7 +15,7 @@ from ..findings.words import did_you_mean
 from ..targets.base import Calculator, Target, TargetUnavailableError, check_declarations
 from ..targets.family import Family
 from ..targets.unharmed import notice_exits
-from .child import ChildCalculator, ChildTarget, Place
+from .child import ChildCalculator, ChildTarget, Place, environment_of
 from .environments import Environment, find, installed
 from .own_code import FORMS, in_one_line, is_factory, made_by
 from .process import Limits
@@ -140,6 +143,29 @@ def interpreter_of(spec: str) -> tuple[str, Place | None]:
         return here, None
     environment = _installed(family, spec)
     return environment.name, environment.place
+
+
+@dataclass(frozen=True)
+class ReleasePython:
+    """The interpreter of a release, where packages of ours are found."""
+
+    python: str
+    environment: Mapping[str, str]
+
+    def words(self, module: str, *arguments: str) -> list[str]:
+        """The command that runs a module in it."""
+        return [self.python, "-P", "-m", module, *arguments]
+
+
+@contextmanager
+def python_of(spec: str, packages: Sequence[str] = ("model", "fuzz")) -> Iterator[ReleasePython]:
+    """The interpreter of a release, with these packages of ours, quiet; with none of them as a user has it. Errors as
+    from `interpreter_of`."""
+    family, (_, place) = family_of(spec), interpreter_of(spec)
+    quiet = family.environment if family is not None and packages else {}
+    with TemporaryDirectory(prefix="blockproof-python-") as modules:
+        environment = {**environment_of(place, Path(modules), packages), **quiet}
+        yield ReleasePython(sys.executable if place is None else str(place.python), environment)
 
 
 def _in_a_child(spec: str, isolate: bool | None) -> tuple[str, str, Place | None] | None:

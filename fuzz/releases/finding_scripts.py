@@ -8,16 +8,14 @@ an exception, the script must have met that one (`Entry.raises`).
 """
 
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..adapters import families, family_of
-from ..opening.child import environment_of
-from ..opening.targets import interpreter_of
+from ..opening.commands import run
+from ..opening.targets import python_of
 from ..targets.family import Family
 from .findings import SCRIPT, WHOLE, Entry, Observations
 from .scheduler_cases import NOTHING, SHOWS
@@ -68,27 +66,15 @@ def run_script(script: Path, spec: str, raises: str = "", deadline_s: float | No
     ValueError unless `spec` names a release and one file can be made, TargetUnavailableError if it is not installed.
     """
     deadline_s = deadline_s or DEADLINE_S
-    _, place = interpreter_of(spec)
-    with tempfile.TemporaryDirectory(prefix="blockproof-script-") as modules:
-        python = sys.executable if place is None else str(place.python)
-        whole = Path(modules) / WHOLE
+    with python_of(spec, ()) as python, tempfile.TemporaryDirectory(prefix="blockproof-script-") as folder:
+        whole = Path(folder) / WHOLE
         whole.write_text(standalone(script), encoding="utf-8")
-        try:
-            done = subprocess.run(
-                [python, "-P", str(whole), *(["--fixed"] if fixed else [])],
-                cwd=modules,
-                env=environment_of(place, Path(modules), packages=()),
-                capture_output=True,
-                text=True,
-                errors="replace",
-                stdin=subprocess.DEVNULL,
-                timeout=deadline_s,
-            )
-        except subprocess.TimeoutExpired as late:
-            printed = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else late.stdout or ""
-            return Told(f"{FAILED}: no end within {deadline_s:g} s", tuple(printed.splitlines()))
-    lines = tuple(done.stdout.splitlines())
-    return Told(judged(done.returncode, lines, done.stderr, raises), lines)
+        command = [python.python, "-P", str(whole), *(["--fixed"] if fixed else [])]
+        ran = run(command, seconds=deadline_s, folder=Path(folder), environment=python.environment)
+    lines = tuple(ran.output.splitlines())
+    if ran.status is None:
+        return Told(f"{FAILED}: no end within {deadline_s:g} s", lines)
+    return Told(judged(ran.status, lines, ran.errors, raises), lines)
 
 
 def judged(status: int, lines: Sequence[str], errors: str, raises: str = "") -> str:

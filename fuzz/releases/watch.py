@@ -5,9 +5,6 @@ or changed is read off the JSON that its command prints.
 """
 
 import json
-import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +14,8 @@ from typing import Any
 
 from ..adapters import family_of
 from ..findings.interruption import interrupted_by
+from ..opening.commands import Ran
+from ..opening.commands import run as run_command
 from .bisect import one_line
 
 LONGEST = 0.5
@@ -94,17 +93,7 @@ class Part:
         return " ".join([program, *self.words])
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended."""
-
-    status: int | None
-    """None if its time was over."""
-    output: str
-    errors: str
-
-
-Run = Callable[[Part, float], Ended]
+Run = Callable[[Part, float], Ran]
 """Runs a part for so many seconds at most."""
 
 
@@ -149,27 +138,9 @@ class Watched:
         return 3 if any(one.problem for one in self.done) or not self.done else 0
 
 
-def run_part(part: Part, seconds: float) -> Ended:
-    """Run a part in a process group of its own, which is ended when the time is over, or by Ctrl-C."""
-    command = [sys.executable, "-P", "-m", f"{_ROOT}.{part.module}", *part.words]
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, errors = process.communicate(timeout=seconds)
-        return Ended(process.returncode, output, errors)
-    except subprocess.TimeoutExpired:
-        return Ended(None, "", "")
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+def run_part(part: Part, seconds: float) -> Ran:
+    """Run a part for so many seconds at most."""
+    return run_command([sys.executable, "-P", "-m", f"{_ROOT}.{part.module}", *part.words], seconds=seconds)
 
 
 def watch(

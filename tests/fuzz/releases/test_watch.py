@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.releases.watch import Ended, Part, Sides, Told, run_part, watch
+from blockproof.fuzz.opening.commands import Ran
+from blockproof.fuzz.releases.watch import Part, Sides, Told, run_part, watch
 from blockproof.fuzz.releases.watch_page import page
 from blockproof.fuzz.releases.watch_parts import parts_of
 
@@ -48,9 +49,9 @@ def runner(said):
         answer = said.get(word, CLEAN[word])
         if isinstance(answer, BaseException):
             raise answer
-        if isinstance(answer, Ended):
+        if isinstance(answer, Ran):
             return answer
-        return Ended(0, answer if isinstance(answer, str) else json.dumps(answer), "")
+        return Ran(0, answer if isinstance(answer, str) else json.dumps(answer), "")
 
     return run
 
@@ -100,10 +101,10 @@ def test_what_the_old_release_shows_in_the_same_trace_is_not_new():
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (Ended(3, "", "blockproof: no such thing\n"), "exit status 3: blockproof: no such thing"),
-        (Ended(0, "no JSON", ""), "exit status 0: nothing was said"),
-        (Ended(1, "[]", "half\n"), "exit status 1: half"),
-        (Ended(None, "", ""), "not done within its 2.5 minutes"),
+        (Ran(3, "", "blockproof: no such thing\n"), "exit status 3: blockproof: no such thing"),
+        (Ran(0, "no JSON", ""), "exit status 0: nothing was said"),
+        (Ran(1, "[]", "half\n"), "exit status 1: half"),
+        (Ran(None, "", ""), "not done within its 2.5 minutes"),
     ],
 )
 def test_a_part_that_fails_is_told_on_the_page_and_ends_nothing_else(answer, why):
@@ -115,11 +116,11 @@ def test_a_part_that_fails_is_told_on_the_page_and_ends_nothing_else(answer, why
 
 
 def test_a_part_that_fails_does_not_hide_what_is_new():
-    assert watched({NEW_ONE: Ended(3, "", "no"), **NEWS["a trace"]}).code == 1
+    assert watched({NEW_ONE: Ran(3, "", "no"), **NEWS["a trace"]}).code == 1
 
 
 def test_what_comes_up_is_asked_of_the_old_release_if_its_campaign_has_failed():
-    done = watched({OLD: Ended(None, "", ""), "replay": {"finding": FOUND}})
+    done = watched({OLD: Ran(None, "", ""), "replay": {"finding": FOUND}})
     assert done.code == 3
     assert any(line.startswith(f"on {OLD}, too: S7 at Lookup (full), a-flaw") for line in done.lines("still"))
 
@@ -152,7 +153,7 @@ def test_our_own_core_against_a_broken_one_through_the_real_commands(tmp_path, c
             place = words.index("--seconds")
             words[place : place + 2] = ["--operations", "300", "--attention", "full"]
         status = main(words)
-        return Ended(status, *capsys.readouterr())
+        return Ran(status, *capsys.readouterr())
 
     monkeypatch.chdir(tmp_path)
     sides = Sides.of("fault:held-block-handed-out", "impl", tmp_path / "out", 60.0)
