@@ -15,9 +15,19 @@ from pathlib import Path
 from textwrap import wrap
 
 from blockproof.fuzz.mutation.hunting import Hunted
-from blockproof.fuzz.mutation.report import NO_MISTAKE, Told, effort, headline, place, read_kept, share
+from blockproof.fuzz.mutation.report import (
+    CLASSES,
+    NO_MISTAKE,
+    OPEN,
+    OUTSIDE,
+    Told,
+    effort,
+    headline,
+    place,
+    read_kept,
+    share,
+)
 from blockproof.fuzz.mutation.subject import changed_of
-from blockproof.fuzz.mutation.survivors import CLASSES, OPEN, OUTSIDE
 from written import parser, put, table
 
 MEANING = """

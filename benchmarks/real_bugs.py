@@ -18,8 +18,7 @@ from statistics import median
 from typing import Any, TypeAlias
 
 from blockproof.fuzz.configuration.findings import as_document
-from blockproof.fuzz.engines.mutant_matrix import DETECTORS, NOT_RUN, Result, cell_of, detected, results
-from blockproof.fuzz.engines.mutants import Search
+from blockproof.fuzz.engines.mutants import DETECTORS, NOT_RUN, Result, Search, cell_of, detected, results
 from blockproof.fuzz.faults import CATALOGUED, Fault, Part
 from blockproof.fuzz.faults.identities import named_by, named_from
 from blockproof.fuzz.faults.real_bugs import RealBug, real_bugs

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.mutation.drawing import Mutant
 from blockproof.fuzz.mutation.hunting import Hunted
+from blockproof.fuzz.mutation.places import Mutant
 from blockproof.fuzz.mutation.report import Asked, Told, kept_text
 from blockproof.fuzz.mutation.subject import subject_of
 from blockproof.model import ops

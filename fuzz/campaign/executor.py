@@ -1,13 +1,13 @@
 """Where the tasks of a campaign are done: the protocol that hides whether in processes here or on a cluster.
 
-An executor knows nothing of what is in a task: bytes go in, bytes come out. What runs them is `doing.run_task`.
+An executor knows nothing of what is in a task: bytes go in, bytes come out. What runs them is `work.run_task`.
 """
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from ..opening.workers import Desk, Pool
-from .doing import run_task
+from .work import run_task
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from .outputs import to_file
 if TYPE_CHECKING:
     from ..detection.report import Results
     from ..detection.runs import Bench
-    from ..detection.settings import Setting
-    from ..detection.trials import Trial
+    from ..detection.trials import Setting, Trial
     from ..faults import Fault
 
 OPERATIONS = 20_000
@@ -60,9 +59,8 @@ def detection(
     130 if Ctrl-C ended it; what was done until then is kept in the file of --keep.
     """
     from ..detection.runs import Bench, TrialError
-    from ..detection.settings import SETTINGS
     from ..detection.statistics import require_scipy
-    from ..detection.trials import Budget
+    from ..detection.trials import SETTINGS, Budget
 
     if list_only:
         print("\n".join(f"{one.name:16} {one.describe}" for one in SETTINGS.values()))
@@ -102,8 +100,8 @@ def _faults(only: Sequence[str]) -> "list[Fault]":
 
 def _base(against: str | None, against_git: str | None, folder: Path) -> "Setting | None":
     """What the others are held against. BadParameter for a commit that is none."""
-    from ..detection.settings import SETTINGS, Setting
-    from ..releases.earlier_generator import write_generator
+    from ..detection.trials import SETTINGS, Setting
+    from ..releases.git import write_generator
 
     if against_git is None:
         return None if against is None else SETTINGS[against]

@@ -140,8 +140,7 @@ def _try_fixes(
     status: 1 if a fix does not hold, 3 if there was none to try."""
     from msgspec import to_builtins
 
-    from ..releases.findings import BY_SCRIPTS, read_observations
-    from ..releases.fix_records import Held, record_fix
+    from ..releases.findings import BY_SCRIPTS, Held, read_observations, record_fix
     from ..releases.fixes import try_fixes, with_fix
     from ..releases.scheduler_cases import SHOWS
 

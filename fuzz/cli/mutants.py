@@ -14,8 +14,7 @@ from .outputs import to_file
 from .random_mutants import random_mutants
 
 if TYPE_CHECKING:
-    from ..engines.mutant_matrix import Result
-    from ..engines.mutants import Hunt
+    from ..engines.mutants import Hunt, Result
     from ..faults import Fault
 
 SECONDS, REAL_SECONDS = 20.0, 60.0
@@ -61,8 +60,7 @@ def mutants(
             raise typer.BadParameter("--of: takes no --list, --only, --real, --matrix, --seeds, --seconds or --oracle")
         random_mutants(of, (random, seed, operations or OPERATIONS, cases), jobs, keep, as_json)
     from ..adapters.impl import CORES
-    from ..engines.mutant_matrix import Result, results
-    from ..engines.mutants import Search, can_be_tried, known_faults, missed
+    from ..engines.mutants import Result, Search, can_be_tried, known_faults, missed, results
     from ..faults import LIST
     from ..findings.words import plural
     from ..reports.progress import steps
@@ -140,7 +138,7 @@ def _print_hunt(hunt: "Hunt") -> None:
 
 def _print_matrix(done: "Sequence[Result]") -> None:
     """A line for each fault, with the operations after which each detector has seen it."""
-    from ..engines.mutant_matrix import DETECTORS, NOT_RUN, middle
+    from ..engines.mutants import DETECTORS, NOT_RUN, middle
 
     names = (*DETECTORS, *NOT_RUN)
     print()

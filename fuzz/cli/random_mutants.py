@@ -22,8 +22,8 @@ def random_mutants(of: str, drawn: tuple[int, int, int, int], jobs: int, keep: P
     """Draw, hunt and report; ends the program with its exit code. `drawn`: how many, of which seed, and for each how
     many operations and configurations."""
     from ..findings.words import plural
-    from ..mutation.drawing import draw_mutants
     from ..mutation.hunting import hunt_all
+    from ..mutation.places import draw_mutants
     from ..mutation.report import Asked, Told, kept_text
     from ..mutation.subject import subject_of
     from ..reports.progress import steps

@@ -9,7 +9,7 @@ import typer
 
 from ..adapters import example, families
 from ..opening import environments
-from ..opening.exercise import version_run_by
+from ..opening.new_target import version_run_by
 from ..targets.base import Target
 from .completion import installed_names, oracle_lists, release_names, target_names
 from .options import IsolateOption, JsonOption, guarded, oracles_or_usage, timed_teller
@@ -107,7 +107,7 @@ def check(
 
     Exits with 0 if all answers are right, 1 if one is wrong, 3 if the target cannot be started or builds no core.
     """
-    from ..runs.conformance.command import check_named
+    from ..runs.conformance.check import check_named
     from ..runs.conformance.driving import ORACLES
 
     def chosen(core: Target) -> Sequence[str]:

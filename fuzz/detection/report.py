@@ -8,9 +8,8 @@ import msgspec
 
 from ..findings.words import plural
 from .runs import Bench
-from .settings import Setting
 from .statistics import Curve, Difference, Overall, compared, curve_of, overall
-from .trials import Trial
+from .trials import Setting, Trial
 
 VERSION = 1
 LATE = 0.05

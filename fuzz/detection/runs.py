@@ -7,8 +7,7 @@ import msgspec
 
 from ..faults import Fault
 from ..opening.workers import Pool
-from .settings import Setting
-from .trials import Budget, Task, Trial, key_of, run_trial
+from .trials import Budget, Setting, Task, Trial, key_of, run_trial
 from .worker import make_trial
 
 

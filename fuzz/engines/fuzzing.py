@@ -21,12 +21,11 @@ from ..reports.vacuity import vacuity
 from ..targets.base import Target, lacking
 from ..targets.unharmed import unharmed
 from ..workload.shapes import ATTENTION, possible_attention
-from .choice import run_engine
-from .going_on import KeptFound, keep_all
 from .jobs import run_jobs
-from .keeping import Kept, recorded_name
+from .keep import Kept, KeptFound, keep_all, recorded_name
 from .live_run import LiveRun
 from .plan import DEFAULT_SECONDS, Plan
+from .seeded import run_engine
 
 SLOW_OPERATIONS = 50.0
 """Operations a second; a core in Python does some thousand."""

@@ -16,8 +16,8 @@ from ..opening.workers import Desk, DiedError, Event, Pool
 from ..reports.pace import Pace
 from ..reports.summary import Summary
 from ..targets.base import TargetUnavailableError, close_target
-from .choice import run_engine
 from .plan import Plan
+from .seeded import run_engine
 
 if TYPE_CHECKING:
     from .live_run import LiveRun  # and pages with it, which no worker writes

@@ -49,10 +49,10 @@ from ..targets.family import Known
 from ..targets.rule import Rule
 from ..traces.files import TraceError
 from ..traces.replay import replay
-from ..traces.shrink import NotReproducedError
+from ..traces.shrink import NotReproducedError, Shrunk
 from ..traces.trace_file import read_trace
-from .knowing import ALWAYS, judging_of, smallest
 from .plan import Plan
+from .smallest import ALWAYS, judging_of, needed_oracles, smallest
 
 NEW = "new"
 """The root cause of a finding that no known deviation explains."""
@@ -311,3 +311,17 @@ def _told(operation: Operation | None, outcome: Outcome | None) -> object:
 
 def _tables(snapshot: Snapshot) -> object:
     return shape_of(snapshot).tables
+
+
+def small_of(found: Found, target: Target, plan: Plan, max_seconds: float) -> tuple[Shrunk, tuple[str, ...]] | None:
+    """The finding of a run, shrunk, with the oracles that show it.
+
+    None if it does not show again, or if its smallest trace has slipped to another root cause.
+    """
+    try:
+        small = smallest(found, target, plan, max_seconds=max_seconds)
+    except NotReproducedError:
+        return None
+    oracles = needed_oracles(small, found, target, plan)
+    again = Found(small.finding, small.trace, passed=found.passed)
+    return None if RootCauses(target, plan).of(again) != found.root else (small, oracles)

@@ -1,4 +1,4 @@
-"""Engine `random`: runs that are drawn from a seed."""
+"""The engines by name; the one of all commands, `random`: runs that are drawn from a seed."""
 
 import gc
 import time
@@ -12,8 +12,7 @@ from ..findings.finding import LOST, Finding, Trace, our_bug
 from ..findings.oracle_names import EVERY, LIVENESS, LOCKSTEP
 from ..oracles.liveness import judge
 from ..reports.summary import Found, Summary
-from ..runs.guarding import guarded
-from ..runs.open_run import drawn_script, drawn_shape, open_run, usable, workload_of
+from ..runs.open_run import drawn_script, drawn_shape, guarded, open_run, usable, workload_of
 from ..runs.run import Run
 from ..targets.base import Target, TargetLostError, TargetUnavailableError, adapted_shape
 from ..traces.replay import replay
@@ -24,9 +23,9 @@ from ..workload.rounds import about_rounds
 from ..workload.steps import about_steps
 from ..workload.tuning import Tuning
 from ..workload.turns import About, in_turn
-from .knowing import Knowing
 from .plan import OnProgress, Plan
 from .root_causes import RootCauses
+from .smallest import Knowing
 
 LOST_LIMIT = 5
 """How often a target may be lost before a run that goes on after findings gives it up."""
@@ -187,3 +186,14 @@ def _drive(run: Run, workload: Workload, tuning: Tuning) -> Finding | None:
         if finding is not None or run.dead:
             return finding
     return None
+
+
+ENGINES: dict[str, Callable[[Target, Plan, Summary, OnProgress | None], Summary]] = {
+    "random": run_random,
+}
+"""The command line has this one alone. A script may add one of its own, for the benchmark of detection."""
+
+
+def run_engine(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:
+    """Run the engine that the summary names; it fills the summary in. KeyError for an unknown one."""
+    return ENGINES[summary.engine](target, plan, summary, on_progress)

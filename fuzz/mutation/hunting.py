@@ -11,7 +11,7 @@ from ..opening.child import PythonChild
 from ..opening.process import Limits
 from ..opening.wire import line_of, message_of
 from ..targets.base import TargetLostError, TargetUnavailableError
-from .drawing import Mutant
+from .places import Mutant
 from .stages import Budget
 from .subject import Subject
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..engines.choice import run_engine
 from ..engines.plan import Plan
-from ..engines.seeded import is_given_up
-from ..engines.small import small_of
+from ..engines.root_causes import small_of
+from ..engines.seeded import is_given_up, run_engine
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import without
 from ..findings.severity import headline

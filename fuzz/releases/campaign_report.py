@@ -1,4 +1,4 @@
-"""What a campaign came to: its tables, the same as JSON, its files and its exit code."""
+"""What a campaign came to: its tables, the same as JSON, its files, its exit code, and its page while it goes on."""
 
 import json
 from collections import Counter
@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..engines.keeping import found_by
+from ..engines.keep import found_by
 from ..engines.root_causes import NEW
 from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import TARGET, without
@@ -16,11 +16,12 @@ from ..findings.words import plural
 from ..findings.writing import alone, write_file
 from ..page import beside
 from ..page.files import CAMPAIGN_FILE, before_name
+from ..page.live import LivePage
 from ..reports import formats
 from ..reports.tables import Section, markdown_sections
 from ..traces.reproduction import WHOLE, folder_name, keep_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile
-from .campaign import Kept, Row
+from .campaign import Kept, Orders, Row, as_they_are
 
 OF_A_CELL = 20
 """Samples of the history of one attention type on one target that a report tells."""
@@ -251,3 +252,48 @@ def write_campaign(rows: Sequence[Row], folder: Path) -> Path:
             write_file(path.with_name(before_name(path)), [path.read_bytes()])
         write_file(path, json.dumps(as_json(rows), indent=1))
     return path
+
+
+class LiveCampaign:
+    """Tells a page, if there is one, what the campaign has come to."""
+
+    def __init__(self, page: LivePage | None, specs: Sequence[str], orders: Orders, folder: Path) -> None:
+        self._page, self._orders, self._folder = page, orders, folder
+        self._rows = {spec: Row(spec) for spec in specs}
+        if page is not None:
+            page.show(self._told())
+
+    def changed(self, row: Row) -> None:
+        """A target has come to something; where it has ended, its findings are written, and their pages."""
+        if self._page is not None:
+            if row.done:
+                keep_findings([row], self._folder, self._orders.plan.seed)
+            self.grown(row)
+
+    def grown(self, row: Row) -> None:
+        """A target is so far."""
+        if self._page is not None:
+            self._rows[row.target] = row
+            self._page.grown(self._told)
+
+    def ended(self, rows: Sequence[Row]) -> None:
+        """This is what came of it."""
+        if self._page is not None:
+            cut = any(row.interrupted for row in rows)
+            words = f"ended by {interrupted_by()}" if cut else "the campaign has ended"
+            told = {"title": "campaign", "words": words, "share": 1.0, "ended": True}
+            self._page.show(told | {"campaign": as_json(rows)})
+
+    def _told(self) -> dict[str, Any]:
+        rows = list(self._rows.values())
+        over = [one for one in rows if one.done or one.problem]
+        shown = [one if one.done else replace(one, kept=as_they_are(one, self._orders)) for one in rows]
+        words = f"{len(over)} of {plural(len(rows), 'target')} ended"
+        share = sum(1.0 if one in over else self._share(one) for one in rows) / len(rows)
+        return {"title": "campaign", "words": words, "share": share, "campaign": as_json(shown)}
+
+    def _share(self, row: Row) -> float:
+        """How far a target is, from 0 to 1."""
+        plan = self._orders.plan
+        pairs = ((row.operations, plan.operations), (row.seconds, plan.seconds))
+        return min(1.0, max((done / most for done, most in pairs if most), default=0.0))

@@ -9,7 +9,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from ..engines.keeping import found_by
+from ..engines.keep import found_by
 from ..engines.plan import Plan
 from ..engines.seeded import run_random
 from ..findings.finding import Finding, Trace

@@ -44,7 +44,7 @@ class Found:
     """When it first came up, since the start of the runs; None before it is counted."""
     samples: list["Found"] = field(default_factory=list)
     """Some of the others that were counted with it: the first ones, and the first for each kind of groups. Whether they
-    have another cause after all, their smallest traces tell (`engines.parting`)."""
+    have another cause after all, their smallest traces tell (`engines.smallest`)."""
     form: tuple[str, ...] = ()
     """What its smallest trace uses, where that parts it from another one of its key."""
 
@@ -113,7 +113,7 @@ class Summary:
     finding_seed: int = 0
     """Seed of the process that found it."""
     causes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    """What did not return: kind of operation (or `start`), `Refused` or `Failed`, and why (`runs.causes`)."""
+    """What did not return: kind of operation (or `start`), `Refused` or `Failed`, and why (`runs.run.why_not_done`)."""
     impossible: Counter[str] = field(default_factory=Counter)
     """Kinds of operations that were drawn although they are not possible on the target."""
     hits: Counter[str] = field(default_factory=Counter)

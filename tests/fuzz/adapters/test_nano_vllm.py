@@ -10,7 +10,7 @@ import pytest
 from blockproof.fuzz.adapters.nano_vllm import make_target
 from blockproof.fuzz.adapters.nano_vllm.engine import CHECKOUT, load
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.engines.going_on import keep_all
+from blockproof.fuzz.engines.keep import keep_all
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.known import KnownFinding

@@ -10,10 +10,19 @@ from typing import Any
 
 from blockproof.fuzz.campaign.conduct import Session, conduct
 from blockproof.fuzz.campaign.executor import Done
-from blockproof.fuzz.campaign.keys import digest, unpacked
 from blockproof.fuzz.campaign.settings import Limits, Settings
 from blockproof.fuzz.campaign.store import Store
-from blockproof.fuzz.campaign.tasks import Replayed, Seed, Task, TaskFinding, TaskResult, encoded, task_of
+from blockproof.fuzz.campaign.tasks import (
+    Replayed,
+    Seed,
+    Task,
+    TaskFinding,
+    TaskResult,
+    digest,
+    encoded,
+    task_of,
+    unpacked,
+)
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, dump_trace
 from blockproof.model.ops import Done as Returned

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.cli import main as cli
-from blockproof.fuzz.engines.choice import ENGINES
-from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.engines.seeded import ENGINES, run_random
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.traces.trace_file import TraceFile, read_trace, write_trace

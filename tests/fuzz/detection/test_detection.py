@@ -12,9 +12,8 @@ pytest.importorskip("scipy")
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.detection.report import Results
 from blockproof.fuzz.detection.runs import Bench, TrialError, run_all
-from blockproof.fuzz.detection.settings import SETTINGS, Setting
 from blockproof.fuzz.detection.statistics import compared, curve_of, overall
-from blockproof.fuzz.detection.trials import Budget, Task, Trial, key_of, run_trial
+from blockproof.fuzz.detection.trials import SETTINGS, Budget, Setting, Task, Trial, key_of, run_trial
 from blockproof.fuzz.engines.mutants import MUTANTS
 
 EASY = ("free-order-reversed", "eviction-does-nothing")
@@ -170,7 +169,7 @@ def test_settings_are_listed_and_bench_alone_is_as_before(capsys):
 
 
 def test_the_generator_of_a_commit_is_written(tmp_path):
-    from blockproof.fuzz.releases.earlier_generator import write_generator
+    from blockproof.fuzz.releases.git import write_generator
 
     root = Path(__file__).parents[3]
     inside = subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)

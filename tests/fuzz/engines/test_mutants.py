@@ -5,17 +5,20 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from blockproof.fuzz.engines.mutant_matrix import DETECTORS, NOT_RUN, middle, results
 from blockproof.fuzz.engines.mutants import (
+    DETECTORS,
     FUZZ_CONFIG,
     MUTANTS,
+    NOT_RUN,
     Hunt,
     Search,
     can_be_tried,
     catch,
     hunt,
     known_faults,
+    middle,
     missed,
+    results,
 )
 from blockproof.fuzz.engines.plan import RUN_OPERATIONS
 from blockproof.fuzz.faults import CATALOGUED, FAULTS, MADE_UP, Part

@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 from blockproof.fuzz.cli import main as cli
-from blockproof.fuzz.engines.knowing import Knowing
 from blockproof.fuzz.engines.root_causes import RootCauses
+from blockproof.fuzz.engines.smallest import Knowing
 from blockproof.fuzz.findings.finding import BUG, Trace
 from blockproof.fuzz.findings.oracle_names import BLOCKPROOF, CONTRACT, LIVENESS, SHADOW
 from blockproof.fuzz.findings.severity import Severity, severity

@@ -12,15 +12,13 @@ from types import SimpleNamespace
 import pytest
 from blockproof.fuzz.faults import FAULTS, Part
 from blockproof.fuzz.mutation import stages
-from blockproof.fuzz.mutation.drawing import Mutant, draw_mutants, number_of_places
 from blockproof.fuzz.mutation.hunting import Hunted, hunt_all
-from blockproof.fuzz.mutation.places import Source, changed_lines
+from blockproof.fuzz.mutation.places import Mutant, Source, changed_lines, draw_mutants, number_of_places
 from blockproof.fuzz.mutation.planting import dependents, read_again
-from blockproof.fuzz.mutation.reached import Reached
-from blockproof.fuzz.mutation.report import Asked, Told, from_kept, headline, kept_text
+from blockproof.fuzz.mutation.report import Asked, Survivors, Told, from_kept, headline, kept_text
+from blockproof.fuzz.mutation.serve import Reached
 from blockproof.fuzz.mutation.stages import Answers, Budget, Stage, hunt
 from blockproof.fuzz.mutation.subject import Subject, subject_of
-from blockproof.fuzz.mutation.survivors import Survivors
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.targets import open_calculator_here, open_here
 from blockproof.fuzz.targets.base import TargetLostError

@@ -21,9 +21,9 @@ from blockproof.fuzz.releases.findings import (
     read_entries,
     read_observations,
     read_traces,
+    rule_text,
 )
 from blockproof.fuzz.releases.observing import observe
-from blockproof.fuzz.releases.rules import rule_text
 from blockproof.fuzz.releases.scheduler_cases import run_cases
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.model_free import ModelFreeRun

@@ -8,8 +8,17 @@ from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases import fixes
 from blockproof.fuzz.releases.finding_scripts import Told
-from blockproof.fuzz.releases.findings import BY_SCRIPTS, SCRIPT, Entry, folder_page, read_observations
-from blockproof.fuzz.releases.fix_records import Held, Judged, read_fixes, record_fix
+from blockproof.fuzz.releases.findings import (
+    BY_SCRIPTS,
+    SCRIPT,
+    Entry,
+    Held,
+    Judged,
+    folder_page,
+    read_fixes,
+    read_observations,
+    record_fix,
+)
 from blockproof.fuzz.releases.fixes import FIX, try_fixes, with_fix
 from blockproof.fuzz.releases.standalone import standalone
 from blockproof.fuzz.traces.files import TraceError

@@ -6,9 +6,9 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from blockproof.fuzz.engines.choice import run_engine
 from blockproof.fuzz.engines.fuzzing import FuzzOutcome
 from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import run_engine
 from blockproof.fuzz.findings.finding import Finding
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE, ORACLES
 from blockproof.fuzz.opening.targets import open_target

@@ -1,9 +1,21 @@
-"""Which findings of a run are known: their traces are shrunk and compared with what the user has declared."""
+"""What the smallest trace of a finding tells: whether it is known, and whether it has two causes after all.
 
+Findings that may be known are shrunk and compared with what the user has declared.
+
+Two mistakes may lead to one sentence at the same operation: a salt that is left out of the name of a block, and an
+adapter. What the smallest trace of a finding uses (`known.uses_of`) is what it cannot do without. If of two smallest
+traces each uses what the other one does not, neither can stand for the other, and both are kept. Some calls count as
+one: whether a request is freed or preempted, and whether somebody outside takes a block or shares it, is the same to
+most mistakes, and a shrinker may end with either.
+"""
+
+import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
-from ..findings.known import attention_of
+from ..findings.finding import Trace
+from ..findings.known import attention_of, uses_of
 from ..findings.oracle_names import without
 from ..reports.summary import Found, Summary
 from ..runs.judging import Judging
@@ -88,3 +100,37 @@ def needed_oracles(shrunk: Shrunk, found: Found, target: Target, plan: Plan) -> 
         if shown is None or shown.key != shrunk.finding.key:
             return tuple(judging_of(found, plan).oracles)
     return plan.oracles
+
+
+_ALIKE = {"Preempt": "Free", "Touch": "Take"}
+Form = frozenset[str]
+
+
+def form_of(smallest: Trace) -> Form:
+    """What a smallest trace uses, as far as it tells causes apart."""
+    return frozenset(_ALIKE.get(use, use) for use in uses_of(smallest))
+
+
+def parted(found: Found, smallest_of_it: Trace, target: Target, plan: Plan, end: float) -> Iterator[Found]:
+    """Those of the samples of a finding whose smallest traces are of another form than its own, one of each form.
+
+    They are counted for themselves from now on. What has not been looked at by `end`, on the monotonic clock, stays
+    with the finding; Ctrl-C ends it, too.
+    """
+    forms = [form_of(smallest_of_it)]
+    for sample in found.samples:
+        seconds = end - time.monotonic()
+        if seconds <= 0:
+            return
+        try:
+            small = smallest(sample, target, plan, max_candidates=COMPARE_CANDIDATES, max_seconds=seconds)
+        except NotReproducedError:
+            continue
+        form = form_of(small.trace)
+        if small.complete and not any(form <= other or form >= other for other in forms):
+            forms.append(form)
+            sample.form = tuple(sorted(form))
+            found.times -= 1
+            yield sample
+        if small.interrupted:
+            return

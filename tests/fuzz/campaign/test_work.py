@@ -4,11 +4,19 @@ import zlib
 
 import msgspec
 import pytest
-from blockproof.fuzz.campaign import doing
-from blockproof.fuzz.campaign.doing import checked_result, close_targets, run_task
-from blockproof.fuzz.campaign.keys import digest, packed, unpacked
-from blockproof.fuzz.campaign.processor import processor_seconds
-from blockproof.fuzz.campaign.tasks import Options, Task, TaskResult, encoded, result_of, task_of
+from blockproof.fuzz.campaign import work
+from blockproof.fuzz.campaign.tasks import (
+    Options,
+    Task,
+    TaskResult,
+    digest,
+    encoded,
+    packed,
+    result_of,
+    task_of,
+    unpacked,
+)
+from blockproof.fuzz.campaign.work import checked_result, close_targets, processor_seconds, run_task
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.traces.trace_file import load_trace
 
@@ -18,7 +26,7 @@ ORACLES = ("lockstep", "shadow")
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
     """Targets are opened in this process, which takes no time, unless a test wants a child."""
-    monkeypatch.setattr(doing, "open_target", lambda spec, **how: open_target(spec))
+    monkeypatch.setattr(work, "open_target", lambda spec, **how: open_target(spec))
     yield
     close_targets()
 
@@ -109,7 +117,7 @@ def test_a_target_that_cannot_be_started_is_a_problem_of_the_task():
 
 
 def test_a_bug_of_ours_is_a_problem_of_the_task(monkeypatch):
-    monkeypatch.setattr(doing, "run_engine", lambda *given: 1 / 0)
+    monkeypatch.setattr(work, "run_engine", lambda *given: 1 / 0)
     assert "ZeroDivisionError" in did(task()).problem
 
 
@@ -126,9 +134,9 @@ def test_targets_stay_open_and_the_oldest_is_closed(monkeypatch):
         opened.append(spec)
         return open_target(spec)
 
-    monkeypatch.setattr(doing, "open_target", opening)
-    monkeypatch.setattr(doing, "close_target", lambda target: closed.append(target.name))
-    monkeypatch.setattr(doing, "KEPT_OPEN", 2)
+    monkeypatch.setattr(work, "open_target", opening)
+    monkeypatch.setattr(work, "close_target", lambda target: closed.append(target.name))
+    monkeypatch.setattr(work, "KEPT_OPEN", 2)
     for spec in ("impl", "impl", "fault:free-order-reversed", "impl", "fault:touch-ignores-used-blocks"):
         did(task(spec, operations=10))
     assert opened == ["impl", "fault:free-order-reversed", "fault:touch-ignores-used-blocks"]

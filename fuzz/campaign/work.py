@@ -4,22 +4,24 @@ A process keeps its last targets open from task to task, each in a child of its 
 is imported once. A target that crashes, hangs or eats memory costs what its task was doing: that is a finding.
 """
 
+import os
+import resource
 import time
 import traceback
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import msgspec
 
-from ..engines.choice import run_engine
-from ..engines.keeping import found_by, recorded_name
-from ..engines.knowing import judging_of
+from ..engines.keep import found_by, recorded_name
 from ..engines.plan import Plan
-from ..engines.root_causes import RootCauses
-from ..engines.small import small_of
+from ..engines.root_causes import RootCauses, small_of
+from ..engines.seeded import run_engine
+from ..engines.smallest import judging_of
 from ..findings.finding import Finding, Trace
 from ..findings.severity import severity
 from ..opening.targets import open_target
@@ -30,9 +32,46 @@ from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import TraceError
 from ..traces.replay import replay_in
 from ..traces.trace_file import FoundWhat, TraceFile, dump_trace, load_trace
-from .keys import digest, keys_of, unpacked
-from .processor import processor_seconds
-from .tasks import Cause, Replayed, Seed, Task, TaskFinding, TaskResult, encoded, result_of, task_of
+from .tasks import (
+    Cause,
+    Replayed,
+    Seed,
+    Task,
+    TaskFinding,
+    TaskResult,
+    digest,
+    encoded,
+    keys_of,
+    result_of,
+    task_of,
+    unpacked,
+)
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def processor_seconds() -> float:
+    """Seconds since the start of this process; of a living child in steps of a tick, and nothing without /proc."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime + sum(map(_used, _living(os.getpid())))
+
+
+def _living(process: int) -> Iterator[int]:
+    """The children of a process, and theirs."""
+    with suppress(OSError):
+        for task in Path(f"/proc/{process}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                yield child
+                yield from _living(child)
+
+
+def _used(process: int) -> float:
+    """Of one process and of its children that have ended, in seconds."""
+    with suppress(OSError, ValueError, IndexError):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / _TICKS
+    return 0.0
+
 
 KEPT_OPEN = 4
 """Targets that a process has open at a time: an engine may take hundreds of megabytes."""
