@@ -5,10 +5,9 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..adapters import family_of
 from ..opening.child import Place, PythonChild
-from ..opening.program import is_program
-from ..opening.targets import check_spec, interpreter_of
+from ..opening.names import Program, ReleaseName, parsed
+from ..opening.targets import home_of, interpreter_of
 from ..opening.wire import line_of, message_of
 from ..targets.base import TargetUnavailableError
 from .workload import Facts, Params, Piece
@@ -32,12 +31,12 @@ class Side(PythonChild):
     """One core. TargetUnavailableError if it cannot be started; BenchError if it fails later."""
 
     def __init__(self, spec: str, cpu: int = -1) -> None:
-        check_spec(spec)
-        if is_program(spec):
+        named = parsed(spec)
+        if isinstance(named, Program):
             raise TargetUnavailableError(f"{spec}: a program does its work in a process that cannot be timed")
-        family = family_of(spec)
-        self.name, place = (spec, None) if family is None else interpreter_of(spec)
-        super().__init__(spec, _CHILD, [spec if family is None else family.name, str(cpu)], place)
+        self.name = interpreter_of(spec)[0] if isinstance(named, ReleaseName) else spec
+        opened, place = home_of(spec)
+        super().__init__(spec, _CHILD, [opened, str(cpu)], place)
 
     def _lend(self, place: Place | None, folder: Path) -> None:
         """What a release can use but does not need, if its interpreter is ours."""

@@ -243,7 +243,7 @@ def _interpreters(targets: list[str]) -> "Iterator[list[Interpreter]]":
     """Where the theorems about each target are settled."""
     from ...proofs.campaign import Interpreter
     from ..opening.child import environment_of
-    from ..opening.own_code import FORMS, is_factory
+    from ..opening.names import FORMS, is_own_code
     from ..opening.targets import interpreter_of
 
     with tempfile.TemporaryDirectory() as folder:
@@ -254,7 +254,7 @@ def _interpreters(targets: list[str]) -> "Iterator[list[Interpreter]]":
             if target in OURS:
                 places.append(Interpreter(target, environment=environment_of(None, modules)))
                 continue
-            if is_factory(target):
+            if is_own_code(target):
                 places.append(_own(target, environment_of(None, modules)))
                 continue
             try:

@@ -19,7 +19,7 @@ from ...model.shown.snapshot import Snapshot
 from ..findings.finding import Trace
 from ..findings.ops_json import to_json
 from ..targets.base import TargetLostError, TargetUnavailableError
-from .own_code import is_factory
+from .names import is_own_code
 from .process import Launch, Limits, Process
 from .wire import Notes, answer_of, answers_of, line_of, lost_of, message_of
 
@@ -231,7 +231,7 @@ class ChildTarget(TargetInChild):
 
     def _launch(self) -> Served:
         launched = _Python(self._spec, self._place, self._limits, "target", self._fix)
-        if is_factory(self._spec):
+        if is_own_code(self._spec):
             self.name = launched.named  # as in this process: known deviations are declared under a name
         return launched
 

@@ -8,8 +8,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from .own_code import is_factory
-from .program import PREFIX, command_in, is_program
+from .names import PROGRAM, OwnCode, Program, parsed_or_none
 
 
 def folder_of(spec: str) -> Path | None:
@@ -18,15 +17,15 @@ def folder_of(spec: str) -> Path | None:
     For a path that is relative, to a file or a program, the current folder; for a module that is not installed the
     folder that its name counts from.
     """
-    if is_program(spec):
-        word = command_in(spec)[0]
+    named = parsed_or_none(spec)
+    if isinstance(named, Program):
+        word = named.command[0]
         return Path.cwd() if os.sep in word and not os.path.isabs(word) else None
-    if not _is_code(spec):
+    if not isinstance(named, OwnCode):
         return None
-    place = spec.rpartition(":")[0]
-    if place.endswith(".py"):
-        return None if Path(place).expanduser().is_absolute() else Path.cwd()
-    top = place.partition(".")[0]
+    if named.file is not None:
+        return None if named.file.is_absolute() else Path.cwd()
+    top = named.place.partition(".")[0]
     if top == __name__.partition(".")[0]:
         return None  # our own adapters
     try:
@@ -43,20 +42,20 @@ def folder_of(spec: str) -> Path | None:
 
 def seen_from(spec: str, folder: Path) -> str:
     """The name with which this process finds what `spec` names in a folder; a module is imported from there."""
-    if is_program(spec):
-        first, *rest = command_in(spec)
+    named = parsed_or_none(spec)
+    if isinstance(named, Program):
+        first, *rest = named.command
         there = folder / first
-        return PREFIX + shlex.join([str(there.resolve()), *rest]) if os.sep in first and there.is_file() else spec
-    if not _is_code(spec):
+        return PROGRAM + shlex.join([str(there.resolve()), *rest]) if os.sep in first and there.is_file() else spec
+    if not isinstance(named, OwnCode):
         return spec
-    place, _, factory = spec.rpartition(":")
-    if place.endswith(".py"):
-        there = folder / Path(place).expanduser()
-        return f"{there.resolve()}:{factory}" if there.is_file() else spec
+    if named.file is not None:
+        there = folder / named.file
+        return f"{there.resolve()}:{named.factory}" if there.is_file() else spec
     here = str(folder.resolve())
     sys.path.insert(0, here)
     try:
-        importlib.import_module(place)
+        importlib.import_module(named.place)
     except (Exception, SystemExit):  # said with its remedy when the target is opened
         importlib.invalidate_caches()
     finally:
@@ -64,7 +63,3 @@ def seen_from(spec: str, folder: Path) -> str:
         if here not in sys.path:
             sys.path.append(here)
     return spec
-
-
-def _is_code(spec: str) -> bool:
-    return is_factory(spec) and not spec.startswith("fault:")

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from ..adapters import family_of
-from ..adapters.impl import CORES
 from ..findings.oracle_names import ADDITIONS, EVERY, LOCKSTEP, MODEL_FREE, ORACLES
 from ..findings.words import did_you_mean
 from ..targets.base import Target, TargetUnavailableError, close_target, designs_of, hidden_fields, lacking
+from .names import OurCore, PlantedFault, ReleaseName, parsed
 from .targets import open_target
 
 
@@ -21,7 +21,7 @@ def suited_to(spec: str, target: Target | None = None) -> tuple[str, ...]:
 
 def suited_when_asked(spec: str) -> tuple[str, ...]:
     """As `suited_to`, for a target that is not opened: somebody's code is opened, in a child, to ask what it says."""
-    if family_of(spec) is not None or spec in CORES or spec.startswith("fault:"):
+    if isinstance(parsed(spec), ReleaseName | OurCore | PlantedFault):
         return suited_to(spec)
     try:
         target = open_target(spec, isolate=True)

@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..adapters import family_of
 from ..findings.finding import Trace
-from ..opening.child import ChildTarget, Place
+from ..opening.child import ChildTarget
+from ..opening.names import Program, parsed_or_none
 from ..opening.process import Limits
-from ..opening.program import is_program
-from ..opening.targets import interpreter_of
+from ..opening.targets import Home
 from ..targets.base import TargetLostError, TargetUnavailableError
 
 ROUNDS = 9
@@ -24,19 +23,6 @@ FEWEST = 3
 """Rounds that are timed even if they take longer than they should."""
 LIMITS = Limits(operation_s=3600.0, growth_bytes=1 << 40)
 """Of a process that is timed, for all traces together."""
-
-
-class Home(NamedTuple):
-    """What a process opens to get a target, and in which environment; None for this one."""
-
-    spec: str
-    place: Place | None
-
-
-def home_of(spec: str) -> Home:
-    """The home of a target that the user named. Errors as from `interpreter_of`."""
-    family = family_of(spec)
-    return Home(spec, None) if family is None else Home(family.name, interpreter_of(spec)[1])
 
 
 @dataclass(frozen=True)
@@ -88,7 +74,7 @@ def compare_speed(
     """
     end = None if seconds is None else time.monotonic() + seconds
     operations = sum(len(trace.operations) for trace in traces)
-    if is_program(old.spec) or is_program(new.spec):
+    if any(isinstance(parsed_or_none(home.spec), Program) for home in (old, new)):
         return "not timed: a program does its work in a process that is not measured"
     if not operations:
         return "not timed: they differ at once"

@@ -18,8 +18,8 @@ from ..adapters import family_of
 from ..findings.words import plural
 from ..opening.child import environment_of
 from ..opening.commands import run
+from ..opening.targets import home_of
 from .bisect import one_line
-from .timing import home_of
 
 RECORD = Path(__file__).resolve().parents[2] / "docs" / "reference" / "theorems" / "functions.json"
 _ROOT = (__package__ or "").split(".")[0]

@@ -9,11 +9,10 @@ from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.oracle_names import LOCKSTEP, MODEL_FREE
 from ..opening.oracles import suited_to
-from ..opening.targets import open_target
+from ..opening.targets import Home, home_of, open_target
 from ..targets.base import Target, TargetLostError, close_target
 from .commit_target import CommitTarget, Wanted, place_for
 from .git import Commit, Git, worktrees
-from .timing import Home, home_of
 
 
 @dataclass(frozen=True)

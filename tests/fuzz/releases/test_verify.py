@@ -11,14 +11,14 @@ from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
-from blockproof.fuzz.opening.targets import open_here
+from blockproof.fuzz.opening.targets import Home, home_of, open_here
 from blockproof.fuzz.oracles.contract import Contract
 from blockproof.fuzz.releases import diff
 from blockproof.fuzz.releases import verify as verifying
 from blockproof.fuzz.releases import verify_report as report
 from blockproof.fuzz.releases.bisect import observe
 from blockproof.fuzz.releases.diff import compare_targets
-from blockproof.fuzz.releases.timing import Home, Timing, compare_speed, home_of
+from blockproof.fuzz.releases.timing import Timing, compare_speed
 from blockproof.fuzz.releases.verify import Clock, Where, verify
 from blockproof.fuzz.releases.verify_proofs import reprove
 from blockproof.fuzz.releases.verify_sides import Lasting, Side, named_sides
