@@ -20,7 +20,7 @@ from blockproof.fuzz.mutation.report import (
     NO_MISTAKE,
     OPEN,
     OUTSIDE,
-    Told,
+    MutantReport,
     effort,
     headline,
     place,
@@ -39,7 +39,7 @@ lines are spared: there the mutant is the release.
 """
 
 
-def page(runs: Sequence[Told], note: str = "") -> str:
+def page(runs: Sequence[MutantReport], note: str = "") -> str:
     """The result of all runs as Markdown."""
     hunted = [one for run in runs for one in run.hunted]
     mutable = runs[0].subject.mutable
@@ -58,7 +58,7 @@ def page(runs: Sequence[Told], note: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(runs: Sequence[Told], hunted: Sequence[Hunted], note: str) -> Iterator[str]:
+def _head(runs: Sequence[MutantReport], hunted: Sequence[Hunted], note: str) -> Iterator[str]:
     asked = runs[0].asked
     seeds = ", ".join(str(run.asked.seed) for run in runs)
     asked_for = f"--of {asked.of} --random {asked.random} --seed {asked.seed} --operations {asked.operations}"
@@ -76,7 +76,9 @@ def _head(runs: Sequence[Told], hunted: Sequence[Hunted], note: str) -> Iterator
         yield from ("", *wrap(text, 110)) if text else ()
 
 
-def _row(name: str, runs: Sequence[Told], modules: Sequence[str], own: tuple[int, int] | None = None) -> list[object]:
+def _row(
+    name: str, runs: Sequence[MutantReport], modules: Sequence[str], own: tuple[int, int] | None = None
+) -> list[object]:
     """What became of the mutants of these modules, and of others under the release's own tests."""
     counts = counts_of(runs, modules)
     fine = sum(counts[kind] for kind in NO_MISTAKE)
@@ -84,7 +86,7 @@ def _row(name: str, runs: Sequence[Told], modules: Sequence[str], own: tuple[int
     return [*cells, share(counts["killed"], counts["mutants"] - fine), f"{own[0]} of {own[1]}" if own else ""]
 
 
-def _survivors(run: Told) -> Iterator[list[object]]:
+def _survivors(run: MutantReport) -> Iterator[list[object]]:
     for one, kind in run.survivors:
         entry = run.judged.of(one.mutant)
         change = f"{_code(one.mutant.before)} → {_code(one.mutant.after)}"
@@ -98,7 +100,7 @@ def _code(text: str) -> str:
     return f"<code>{escape(cut).replace('|', '&vert;')}</code>" if cut else "nothing"
 
 
-def counts_of(runs: Sequence[Told], modules: Sequence[str]) -> Counter[str]:
+def counts_of(runs: Sequence[MutantReport], modules: Sequence[str]) -> Counter[str]:
     """Mutants of these modules, over all runs: see `Told.counts`."""
     total: Counter[str] = Counter()
     for run in runs:
@@ -106,9 +108,9 @@ def counts_of(runs: Sequence[Told], modules: Sequence[str]) -> Counter[str]:
     return total
 
 
-def _read(path: Path) -> Told:
+def _read(path: Path) -> MutantReport:
     asked, hunted = read_kept(path.read_text(encoding="utf-8"))
-    return Told(asked, changed_of(asked.of), [one.mutant for one in hunted], hunted)
+    return MutantReport(asked, changed_of(asked.of), [one.mutant for one in hunted], hunted)
 
 
 def main() -> int:

@@ -25,7 +25,7 @@ from .checking import problems
 from .database import StoreError
 from .executor import Done, Executor
 from .exporting import write_finding, write_missing
-from .settings import Limits, Settings, joined, seed_of
+from .settings import CampaignLimits, Settings, joined, seed_of
 from .status import Status, status_of
 from .store import ANY, Gain, Store, Subject, read_standings
 from .tasks import Task, packed, task_of
@@ -50,7 +50,7 @@ class Ended(Enum):
 class Session:
     """How the campaign is to go on now."""
 
-    limits: Limits
+    limits: CampaignLimits
     """Seconds of this session; operations over all sessions."""
     recheck: bool = True
     """Replay old findings first."""
@@ -281,15 +281,15 @@ def _go_on_with(store: Store, asked: Settings) -> None:
     store.change(wanted)
 
 
-def left(store: Store, given: tuple[int | None, float | None] | None) -> Limits:
+def left(store: Store, given: tuple[int | None, float | None] | None) -> CampaignLimits:
     """The limits of a session: those in operations and seconds that are `given` for it alone, if any; else what is left
     of those of the campaign."""
     operations, seconds = given or (None, None)
     if (operations, seconds) != (None, None):
-        return Limits(seconds, None if operations is None else operations + store.asked_operations())
+        return CampaignLimits(seconds, None if operations is None else operations + store.asked_operations())
     whole = store.settings.limits
     rest = None if whole.seconds is None else max(0.0, whole.seconds - status_of(store.database).seconds)
-    return Limits(rest, whole.operations)
+    return CampaignLimits(rest, whole.operations)
 
 
 def exit_code(status: Status, ended: Ended) -> int:

@@ -180,7 +180,7 @@ def _option(name: str) -> str:
 
 def _settings(asked: Asked, task_operations: int | None) -> "Callable[[int], Settings]":
     """The settings of a campaign with a store, by its seed. BadParameter for a wrong name."""
-    from ..campaign.settings import TASK_OPERATIONS, Limits, Settings
+    from ..campaign.settings import TASK_OPERATIONS, CampaignLimits, Settings
     from ..campaign.tasks import Options
     from ..releases.findings import known_causes
 
@@ -192,7 +192,7 @@ def _settings(asked: Asked, task_operations: int | None) -> "Callable[[int], Set
         attention=attention_names(asked.attention),
         task_operations=task_operations or TASK_OPERATIONS,
         options=Options(roots=roots, shrink_seconds=asked.shrink_s),
-        limits=Limits(seconds, operations),
+        limits=CampaignLimits(seconds, operations),
         out=str(asked.out),
     )
 

@@ -60,14 +60,14 @@ def fuzz_config(
 
     Exits with 0 if nothing was found, 1 on a finding, 130 if Ctrl-C ended it before; what was done is reported.
     """
-    from ..configuration.check import Limits
+    from ..configuration.check import CheckLimits
     from ..configuration.fuzzing import ConfigurationTask, fuzz_configurations
     from ..configuration.reach import TABLES, TOTALS
     from ..reports.floors import read_floors
 
     wanted = read_floors(floors, TABLES, TOTALS) if floors else {}
     folder_or_usage(out)
-    limits = Limits(cases, seconds_or_default(seconds, cases), None if keep_going else 1)
+    limits = CheckLimits(cases, seconds_or_default(seconds, cases), None if keep_going else 1)
     task = ConfigurationTask(target or "impl", seed_or_drawn(seed), limits, oracle.value, isolate)
     with closed_after(calculator_or_usage(task.spec, isolate)) as calculator, document_alone(as_json):
         outcome = fuzz_configurations(task, calculator, out, wanted, teller(as_json))

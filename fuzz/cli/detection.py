@@ -60,7 +60,7 @@ def detection(
     """
     from ..detection.runs import Bench, TrialError
     from ..detection.statistics import require_scipy
-    from ..detection.trials import SETTINGS, Budget
+    from ..detection.trials import SETTINGS, TrialBudget
 
     if list_only:
         print("\n".join(f"{one.name:16} {one.describe}" for one in SETTINGS.values()))
@@ -73,7 +73,7 @@ def detection(
         require_scipy()
     known_or_usage("--setting: no setting", [*(setting or []), *([against] if against else [])], SETTINGS, "see --list")
     chosen, faults = [SETTINGS[name] for name in dict.fromkeys(setting or ["usual"])], _faults(only or [])
-    budget = Budget(None, seconds) if seconds is not None else Budget(operations or OPERATIONS)
+    budget = TrialBudget(None, seconds) if seconds is not None else TrialBudget(operations or OPERATIONS)
     with TemporaryDirectory(prefix="blockproof-") as folder:
         base = _base(against, against_git, Path(folder))
         sides = [*(one for one in chosen if one.name != (base and base.name)), *([base] if base else [])]

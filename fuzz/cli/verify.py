@@ -26,7 +26,7 @@ from .options import (
 from .outputs import folder_or_usage, to_file, to_folder, written
 
 if TYPE_CHECKING:
-    from ..releases.verify_sides import Side
+    from ..releases.verify_sides import VerifiedSide
 
 SECONDS = 60.0
 
@@ -105,7 +105,7 @@ def verify(
 
 def _sides(
     target: list[str], git: str | None, repo: Path, adapter: Path | None, path: str
-) -> "AbstractContextManager[tuple[Side, Side]]":
+) -> "AbstractContextManager[tuple[VerifiedSide, VerifiedSide]]":
     """Both sides, not opened yet. BadParameter, in one line, for a wrong number of targets or a wrong name."""
     from ..opening.targets import check_spec
     from ..releases.verify_sides import commit_sides, named_sides

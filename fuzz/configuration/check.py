@@ -30,7 +30,7 @@ OnProgress: TypeAlias = Callable[[Reach], None]
 
 
 @dataclass(frozen=True)
-class Limits:
+class CheckLimits:
     """When a run ends, besides Ctrl-C."""
 
     configurations: int | None = None
@@ -50,7 +50,7 @@ class Limits:
 def run(
     target: Calculator,
     reach: Reach,
-    limits: Limits,
+    limits: CheckLimits,
     oracle: Oracle = "all",
     on_progress: OnProgress | None = None,
 ) -> None:

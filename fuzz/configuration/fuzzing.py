@@ -14,7 +14,7 @@ from ..reports.progress import progress
 from ..targets.base import Calculator
 from ..traces.files import TraceError
 from .canary import check_oracle
-from .check import Judge, Limits, Oracle, run
+from .check import CheckLimits, Judge, Oracle, run
 from .findings import ConfigurationFinding, as_document, finding_text, write_finding
 from .reach import Reach
 from .shrink import NO_QUESTION, SmallerFinding, ask_again, shrink_finding
@@ -34,7 +34,7 @@ class ConfigurationTask:
     spec: str
     """Name of the target, as `--target` takes it."""
     seed: int
-    limits: Limits
+    limits: CheckLimits
     oracle: Oracle = "all"
     isolate: bool | None = None
     """The target in a process of its own."""

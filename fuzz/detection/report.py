@@ -24,7 +24,7 @@ class File(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class Side:
+class SettingResults:
     """One setting of a benchmark."""
 
     setting: Setting
@@ -59,16 +59,16 @@ class Results:
         self.base = self.sides[-1] if len(self.sides) > 1 else None
         self.others = self.sides[:-1] if self.base else []
 
-    def _side(self, setting: Setting, trials: Sequence[Trial]) -> Side:
+    def _side(self, setting: Setting, trials: Sequence[Trial]) -> SettingResults:
         of = {fault.name: self.bench.of(trials, setting.name, fault.name) for fault in self.bench.faults}
-        return Side(setting, of, {name: curve_of(ours, self.bench.budget) for name, ours in of.items()})
+        return SettingResults(setting, of, {name: curve_of(ours, self.bench.budget) for name, ours in of.items()})
 
-    def overall(self, side: Side) -> Overall:
+    def overall(self, side: SettingResults) -> Overall:
         """A side against the base."""
         assert self.base is not None
         return overall(side.trials, self.base.trials, self.bench.budget)
 
-    def differences(self, side: Side) -> dict[str, Difference]:
+    def differences(self, side: SettingResults) -> dict[str, Difference]:
         """A side against the base, by fault."""
         assert self.base is not None
         return {name: compared(ours, self.base.trials[name], self.bench.budget) for name, ours in side.trials.items()}
@@ -130,7 +130,7 @@ class Results:
             rows.append(row + [""] * (9 - len(row)))
         return rows
 
-    def fault_rows(self, side: Side) -> list[list[str]]:
+    def fault_rows(self, side: SettingResults) -> list[list[str]]:
         """Of each fault that is late, or differs: by the side, by the base, and how they compare."""
         assert self.base is not None
         differences, rows = self.differences(side), []

@@ -7,7 +7,7 @@ import msgspec
 
 from ..faults import Fault
 from ..opening.workers import Pool
-from .trials import Budget, Setting, Task, Trial, key_of, run_trial
+from .trials import Setting, Trial, TrialBudget, TrialTask, key_of, run_trial
 from .worker import make_trial
 
 
@@ -22,7 +22,7 @@ class Bench:
     faults: Sequence[Fault]
     settings: Sequence[Setting]
     seeds: Sequence[int]
-    budget: Budget
+    budget: TrialBudget
 
     def known(self, trials: Collection[Trial]) -> dict[tuple[str, int, str], Trial]:
         """Those of the trials that belong to it and were decided by the code as it is now."""
@@ -46,7 +46,7 @@ def run_all(bench: Bench, known: Collection[Trial], jobs: int, done: Callable[[T
     for setting in bench.settings:
         keys = {fault.name: key_of(fault, setting) for fault in bench.faults}
         tasks = [
-            Task(fault.name, seed, setting.name, bench.budget.operations, bench.budget.seconds)
+            TrialTask(fault.name, seed, setting.name, bench.budget.operations, bench.budget.seconds)
             for seed in bench.seeds
             for fault in bench.faults
             if (fault.name, seed, setting.name) not in there
@@ -63,7 +63,7 @@ def run_all(bench: Bench, known: Collection[Trial], jobs: int, done: Callable[[T
             _shared(tasks, jobs, setting, tell)
 
 
-def _shared(tasks: Sequence[Task], jobs: int, setting: Setting, tell: Callable[[Trial], None]) -> None:
+def _shared(tasks: Sequence[TrialTask], jobs: int, setting: Setting, tell: Callable[[Trial], None]) -> None:
     """The tasks among so many processes, which are ended whatever happens."""
     with Pool(make_trial, jobs) as pool:
         for number, task in enumerate(tasks):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import Any
 
-from .trials import Budget, Trial
+from .trials import Trial, TrialBudget
 
 NO_CHANCE = 0.01
 """A difference that chance makes less often than this is one."""
@@ -70,7 +70,7 @@ def require_scipy() -> Any:
     return stats
 
 
-def curve_of(trials: Sequence[Trial], budget: Budget) -> Curve:
+def curve_of(trials: Sequence[Trial], budget: TrialBudget) -> Curve:
     """The survival curve of one fault."""
     stats = require_scipy()
     spent = [trial.spent(budget) for trial in trials]
@@ -85,7 +85,7 @@ def curve_of(trials: Sequence[Trial], budget: Budget) -> Curve:
     return Curve(len(found), len(spent), mean, tuple(steps))
 
 
-def compared(ours: Sequence[Trial], theirs: Sequence[Trial], budget: Budget) -> Difference:
+def compared(ours: Sequence[Trial], theirs: Sequence[Trial], budget: TrialBudget) -> Difference:
     """One fault by two settings."""
     stats = require_scipy()
     one, other = ([trial.spent(budget) for trial in trials] for trials in (ours, theirs))
@@ -98,7 +98,7 @@ def compared(ours: Sequence[Trial], theirs: Sequence[Trial], budget: Budget) -> 
     return Difference(1 - float(test.statistic) / (len(a) * len(b)), _number(test.pvalue), _number(log_rank))
 
 
-def overall(ours: Mapping[str, Sequence[Trial]], theirs: Mapping[str, Sequence[Trial]], budget: Budget) -> Overall:
+def overall(ours: Mapping[str, Sequence[Trial]], theirs: Mapping[str, Sequence[Trial]], budget: TrialBudget) -> Overall:
     """All faults, each by two settings."""
     stats = require_scipy()
     effects = [compared(ours[fault], theirs[fault], budget).effect for fault in ours]
@@ -112,7 +112,7 @@ def overall(ours: Mapping[str, Sequence[Trial]], theirs: Mapping[str, Sequence[T
     return Overall(sum(effects) / len(effects), ratio, p_faults, p_seeds)
 
 
-def _by_seed(trials: Mapping[str, Sequence[Trial]], budget: Budget) -> list[float]:
+def _by_seed(trials: Mapping[str, Sequence[Trial]], budget: TrialBudget) -> list[float]:
     """Of each seed the mean logarithm of its times."""
     times: dict[int, list[float]] = {}
     for of_fault in trials.values():

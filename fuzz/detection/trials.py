@@ -93,7 +93,7 @@ _DECIDES = ("model", "impl", *(f"fuzz/{name}" for name in ("adapters", "oracles"
 
 
 @dataclass(frozen=True)
-class Budget:
+class TrialBudget:
     """How long a fault is looked for; one of them is set."""
 
     operations: int | None = None
@@ -116,7 +116,7 @@ class Budget:
         return float(self.operations or self.seconds or 0)
 
 
-class Task(msgspec.Struct, frozen=True):
+class TrialTask(msgspec.Struct, frozen=True):
     """What is to be tried."""
 
     fault: str
@@ -142,12 +142,12 @@ class Trial(msgspec.Struct):
     key: str = ""
     """Of the code that decided it (`key_of`)."""
 
-    def spent(self, budget: Budget) -> tuple[bool, float]:
+    def spent(self, budget: TrialBudget) -> tuple[bool, float]:
         """Whether it was found within the budget, and how much of that was spent."""
         spent = float(getattr(self, budget.unit))
         return (True, spent) if self.found and spent <= budget.size else (False, budget.size)
 
-    def settles(self, budget: Budget) -> bool:
+    def settles(self, budget: TrialBudget) -> bool:
         """True if it says all that a trial with this budget would."""
         return self.found or float(getattr(self, budget.unit)) >= budget.size
 
@@ -156,7 +156,7 @@ class _OverError(Exception):
     """The processor time is spent."""
 
 
-def run_trial(task: Task) -> Trial:
+def run_trial(task: TrialTask) -> Trial:
     """Hunt the fault of `MUTANTS`. What it finds, and after how many operations, is the same on every machine.
 
     An error of the code that plants the fault counts as not found.

@@ -32,10 +32,10 @@ def take_generator(folder: Path) -> None:
 
 
 def make_trial(given: tuple[Path | None, dict[str, Any]], desk: Desk) -> "Trial":
-    """Make a trial of the `Task` with these fields; with a folder by the generator in it, in all of this process."""
+    """Make a trial of the `TrialTask` with these fields; with a folder by the generator in it, from now on."""
     generator, task = given
     if generator is not None and f"{__package__}.trials" not in sys.modules:
         take_generator(generator)
-    from .trials import Task, run_trial  # behind the generator that it loads
+    from .trials import TrialTask, run_trial  # behind the generator that it loads
 
-    return run_trial(Task(**task))
+    return run_trial(TrialTask(**task))

@@ -30,7 +30,7 @@ from .smallest import judging_of, needed_oracles, parted
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptFiles:
     """A finding that was written to files."""
 
     shrunk: Shrunk | None
@@ -98,7 +98,7 @@ def found_by(engine: str, seed: int) -> FoundBy:
 
 def keep_found(
     found: Found, done: Summary, target: Target, plan: Plan, folder: Path, say: Callable[[str], None]
-) -> Kept:
+) -> KeptFiles:
     """Write what the runs of a summary have found to a folder, shrink it for `plan.shrink_seconds` and write it again.
 
     It is written before it is shrunk, so that nothing is lost if shrinking is interrupted or fails; these files stay,
@@ -119,19 +119,21 @@ def keep_found(
         ours = found.finding.is_our_bug
         why = "what drew the operations may have failed" if ours else "the target may not be deterministic"
         say(f"not shrunk: {error}; {why}")
-        return Kept(None, first, first.trace, page=_page(whole, target, judging.oracles, plan, first, say))
+        return KeptFiles(None, first, first.trace, page=_page(whole, target, judging.oracles, plan, first, say))
     except TargetUnavailableError as error:
         say(f"not shrunk: {error}")
-        return Kept(None, first, first.trace)
+        return KeptFiles(None, first, first.trace)
     except Exception as error:  # what was found is saved already
         say(f"not shrunk, by a bug of blockproof; please report it with the trace: {type(error).__name__}: {error}")
-        return Kept(None, first, first.trace)
+        return KeptFiles(None, first, first.trace)
     except KeyboardInterrupt:  # outside of the search, which keeps its best
-        return Kept(None, first, first.trace, shrink_command(first.trace, done.target), interrupted=True)
+        return KeptFiles(None, first, first.trace, shrink_command(first.trace, done.target), interrupted=True)
     small = TraceFile(shrunk.trace, done.target, FoundWhat.of(shrunk.finding), run)
     last = keep_reproduction(small, folder, plan.tensors, oracles)
     page = None if shrunk.interrupted else _page(small, target, oracles, plan, last, say)
-    return Kept(shrunk, last, first.trace, _how_to_go_on(shrunk, last.trace, done.target), shrunk.interrupted, page)
+    return KeptFiles(
+        shrunk, last, first.trace, _how_to_go_on(shrunk, last.trace, done.target), shrunk.interrupted, page
+    )
 
 
 def _page(
@@ -152,7 +154,7 @@ def _how_to_go_on(shrunk: Shrunk, trace: Path, target: str) -> str:
 
 def keep_smaller(
     file: TraceFile, spec: str, target: Target, plan: Plan, folder: Path, say: Callable[[str], None]
-) -> Kept | None:
+) -> KeptFiles | None:
     """Shrink the trace of a file for at most `plan.seconds` and write the result to a folder.
 
     `spec` is the name of the opened target. `say` is told if the trace shows something else than it was written for.
@@ -171,7 +173,7 @@ def keep_smaller(
     small = TraceFile(shrunk.trace, name, FoundWhat.of(shrunk.finding), file.found_by)
     files = write_reproduction(small, folder, plan.tensors, plan.oracles)
     page = _page(small, target, plan.oracles, plan, files, say)
-    return Kept(shrunk, files, files.trace, _how_to_go_on(shrunk, files.trace, name), page=page)
+    return KeptFiles(shrunk, files, files.trace, _how_to_go_on(shrunk, files.trace, name), page=page)
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ class KeptFound:
     """One of several findings, and what was kept of it."""
 
     found: Found
-    kept: Kept
+    kept: KeptFiles
 
     def headline(self) -> str:
         """One line: how bad it is, what it is, and in how many runs it came up."""

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..configuration.check import Judge, Limits, run
+from ..configuration.check import CheckLimits, Judge, run
 from ..configuration.findings import ConfigurationFinding
 from ..configuration.reach import Reach
 from ..configuration.shrink import shrink_finding
@@ -165,7 +165,7 @@ def _caught(fault: Fault, target: Target, plan: Plan, search: Search) -> Caught:
 def _caught_by_questions(fault: Fault, spec: str, search: Search) -> Caught:
     start, calculator = time.process_time(), open_calculator(spec)
     reach = Reach(calculator.name, search.seed)
-    run(calculator, reach, Limits(search.operations, search.seconds))
+    run(calculator, reach, CheckLimits(search.operations, search.seconds))
     hunt = Hunt(
         fault.name,
         fault.observables,

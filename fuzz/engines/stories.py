@@ -20,7 +20,7 @@ from ..reports.pace import Pace
 from ..runs.canary import BlindOracleError
 from ..runs.scheduler_story import StoryFinding, StoryRun
 from ..runs.story_canary import check_judges
-from ..traces.reducer import Limits, Reducer
+from ..traces.reducer import Reducer, SearchLimits
 
 MOST_STEPS = 3000
 """Of one story; nearly all end long before."""
@@ -54,7 +54,7 @@ class StoryTask:
 
 
 @dataclass
-class Told:
+class StoryCounts:
     """What all stories came to."""
 
     stories: int = 0
@@ -87,7 +87,7 @@ class Told:
 class _StoryReducer(Reducer[Any, StoryFinding]):
     """Looks for a smaller story with a finding of the same kind."""
 
-    def __init__(self, family: Any, story: Any, finding: StoryFinding, fault: str, limits: Limits) -> None:
+    def __init__(self, family: Any, story: Any, finding: StoryFinding, fault: str, limits: SearchLimits) -> None:
         super().__init__(story, finding, limits)
         self._family, self._fault = family, fault
 
@@ -114,12 +114,12 @@ class Stories:
     """Runs stories one after the other."""
 
     def __init__(self, family: Any, task: StoryTask, say: Callable[[str, dict[str, object]], None]) -> None:
-        self.family, self.task, self.told = family, task, Told()
+        self.family, self.task, self.told = family, task, StoryCounts()
         self._say = say
         self._names: dict[tuple[object, ...], list[str]] = {}
         self._shrinking = 0.0
 
-    def run(self) -> Told:
+    def run(self) -> StoryCounts:
         """All stories of the task."""
         task, started, spoken, pace = self.task, time.monotonic(), time.monotonic(), Pace()
         cpu = time.process_time()
@@ -177,7 +177,7 @@ class Stories:
         if len(names) >= SHRUNK_OF_A_KIND:
             self.told.counted[names[0]] += 1
             return
-        limits = Limits(seconds=self.task.shrink_seconds)
+        limits = SearchLimits(seconds=self.task.shrink_seconds)
         reducer = _StoryReducer(self.family, story, finding, self.task.fault, limits)
         reduced = reducer.run()
         smallest, shown = reducer.best, reduced.finding

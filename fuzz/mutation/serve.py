@@ -79,7 +79,7 @@ REAL_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Ended:
+class ChildEnd:
     """What came of a child."""
 
     said: dict[str, Any] | None
@@ -90,7 +90,7 @@ class Ended:
     """Its processor time."""
 
 
-def in_child(work: Callable[[], dict[str, Any]], most_s: int) -> Ended:
+def in_child(work: Callable[[], dict[str, Any]], most_s: int) -> ChildEnd:
     """Do the work, whose result is JSON-ready, in a child that has so many seconds of processor time."""
     ours, theirs = os.pipe()
     child = os.fork()
@@ -104,7 +104,7 @@ def in_child(work: Callable[[], dict[str, Any]], most_s: int) -> Ended:
         text = said.read()
     _, status, used = os.wait4(child, 0)
     seconds = round(used.ru_utime + used.ru_stime, 2)
-    return Ended(json.loads(text), "", seconds) if text else Ended(None, _end(status, most_s), seconds)
+    return ChildEnd(json.loads(text), "", seconds) if text else ChildEnd(None, _end(status, most_s), seconds)
 
 
 def _say(answer: int, work: Callable[[], dict[str, Any]], most_s: int) -> NoReturn:

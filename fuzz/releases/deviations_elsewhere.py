@@ -31,7 +31,7 @@ OTHERWISE = "deviates otherwise"
 NOT_TAKEN = "does not take it"
 
 
-class Side:
+class ComparedTarget:
     """A target of which it is not compared how many hashes a request has: that is how a core works, not what it does.
 
     (With drafts, a hash of later releases covers a token more, so that there is one hash less now and then.)
@@ -96,17 +96,20 @@ def _judged(name: str, trace: Trace, reference: Target, other: Target) -> tuple[
     other.start(adapted_shape(trace.shape, lacks))  # what it hides is known once it has built such a core
     hides = hidden_fields(other)
     for strictness in Strictness.SHAPE, Strictness.EXACT:
-        if _difference(trace, Pair(Side(Rule(), lacks, hides), Side(reference), strictness)) is not None:
+        if (
+            _difference(trace, Pair(ComparedTarget(Rule(), lacks, hides), ComparedTarget(reference), strictness))
+            is not None
+        ):
             break
     else:
         return NOT_TAKEN, _why_not_seen(trace, lacks, hides)
-    from_rule = _difference(trace, Pair(Side(Rule()), Side(other), strictness))
+    from_rule = _difference(trace, Pair(ComparedTarget(Rule()), ComparedTarget(other), strictness))
     if from_rule is None:
         return SAME, ""
-    if _difference(trace, Pair(Side(reference), Side(other), strictness)) is None:
+    if _difference(trace, Pair(ComparedTarget(reference), ComparedTarget(other), strictness)) is None:
         return ALIKE, ""
     without = Rule(lambda shape: model_for(reference.name, shape, without=(name,)))
-    if _difference(trace, Pair(Side(without), Side(other), strictness)) is None:
+    if _difference(trace, Pair(ComparedTarget(without), ComparedTarget(other), strictness)) is None:
         return OTHERS, ""
     what, where = from_rule.kind
     return OTHERWISE, f"{what}, at {where} (operation {from_rule.step})"

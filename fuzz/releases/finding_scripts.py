@@ -35,7 +35,7 @@ _EXCEPTION = "exception: "
 
 
 @dataclass(frozen=True)
-class Told:
+class ScriptRun:
     """What came of running a script."""
 
     seen: str
@@ -59,7 +59,9 @@ def engine_of(script: Path) -> Family:
     raise ValueError(f"{script} imports no engine that is known here: {', '.join(families())}")
 
 
-def run_script(script: Path, spec: str, raises: str = "", deadline_s: float | None = None, fixed: bool = False) -> Told:
+def run_script(
+    script: Path, spec: str, raises: str = "", deadline_s: float | None = None, fixed: bool = False
+) -> ScriptRun:
     """Run a script on a release, as one file; `raises` is the exception that a defect must come with, as `TYPE: TEXT`.
     With `fixed` the script changes the engine as proposed before it starts it.
 
@@ -73,8 +75,8 @@ def run_script(script: Path, spec: str, raises: str = "", deadline_s: float | No
         ran = run(command, seconds=deadline_s, folder=Path(folder), environment=python.environment)
     lines = tuple(ran.output.splitlines())
     if ran.status is None:
-        return Told(f"{FAILED}: no end within {deadline_s:g} s", lines)
-    return Told(judged(ran.status, lines, ran.errors, raises), lines)
+        return ScriptRun(f"{FAILED}: no end within {deadline_s:g} s", lines)
+    return ScriptRun(judged(ran.status, lines, ran.errors, raises), lines)
 
 
 def judged(status: int, lines: Sequence[str], errors: str, raises: str = "") -> str:
@@ -102,7 +104,7 @@ def observe_scripts(
     specs: Sequence[str],
     times: int,
     on_seen: Callable[[str, str, Sequence[str]], None],
-    run: Callable[[Path, str, str], Told] = run_script,
+    run: Callable[[Path, str, str], ScriptRun] = run_script,
 ) -> tuple[Observations, list[str], dict[str, dict[str, tuple[str, ...]]]]:
     """Run the scripts of each engine on its releases, so many times each.
 

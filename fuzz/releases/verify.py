@@ -29,7 +29,7 @@ from .bisect import Answer, Question, State, observe, one_line
 from .diff import SHRINK_SECONDS, Comparison, Differences, compare_targets, share_of
 from .timing import ROUNDS, Timing, compare_speed
 from .verify_proofs import Proofs
-from .verify_sides import Borrowed, Lasting, Side
+from .verify_sides import Borrowed, Lasting, VerifiedSide
 
 
 @dataclass
@@ -117,8 +117,8 @@ class Judged:
 class Verification:
     """What came of verifying a change."""
 
-    old: Side
-    new: Side
+    old: VerifiedSide
+    new: VerifiedSide
     seed: int
     compared: Differences | None = None
     summaries: dict[str, Summary] = field(default_factory=dict)
@@ -213,8 +213,8 @@ class Verification:
 
 
 def verify(
-    old: Side,
-    new: Side,
+    old: VerifiedSide,
+    new: VerifiedSide,
     plan: Plan,
     say: Callable[[str], None],
     prove: "Callable[[float | None], Proofs | str] | None" = None,
@@ -257,7 +257,7 @@ def _look_closer(
             done.proofs = prove(done.clock.until(UNTIL["proving"]))
 
 
-def _which(done: Verification, side: Side) -> str:
+def _which(done: Verification, side: VerifiedSide) -> str:
     return "new" if side is done.new else "old"
 
 
@@ -278,7 +278,7 @@ def _compare(done: Verification, plan: Plan, say: Callable[[str], None]) -> None
     done.vacuous = "" if None in problems or done.bugs else str(problems[0])
 
 
-def _judge(done: Verification, side: Side, plan: Plan, say: Callable[[str], None]) -> None:
+def _judge(done: Verification, side: VerifiedSide, plan: Plan, say: Callable[[str], None]) -> None:
     """Let the oracles judge a side, and see whether what they find shows on the other one."""
     which = _which(done, side)
     time_for_it = done.clock.until(UNTIL[f"judging {which}"])
@@ -300,7 +300,7 @@ def _judge(done: Verification, side: Side, plan: Plan, say: Callable[[str], None
         raise KeyboardInterrupt
 
 
-def _place(done: Verification, side: Side, found: Found, plan: Plan, seconds: float) -> None:
+def _place(done: Verification, side: VerifiedSide, found: Found, plan: Plan, seconds: float) -> None:
     """Shrink a finding of a side for so long at most, and say on which sides its smallest trace shows it."""
     is_new = side is done.new
     other = done.old if is_new else done.new
@@ -351,7 +351,7 @@ def _where(is_new: bool, other: State) -> Where:
     return Where.OLD if other is State.PASSES else Where.OPEN
 
 
-def alike_runs(old: Side, new: Side, plan: Plan, seconds: float | None = None) -> list[Trace]:
+def alike_runs(old: VerifiedSide, new: VerifiedSide, plan: Plan, seconds: float | None = None) -> list[Trace]:
     """Runs on the old side, each as far as the new one does the same: at most some `TIMED_OPERATIONS` operations, drawn
     for so many seconds."""
     recording = _Recording(old.target)

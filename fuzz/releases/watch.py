@@ -59,7 +59,7 @@ class Unexplained:
 
 
 @dataclass
-class Told:
+class PartResult:
     """What a part has come to; each list a line a thing."""
 
     figures: str = ""
@@ -75,13 +75,13 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Part:
+class WatchPart:
     """One command."""
 
     name: str
     words: tuple[str, ...]
     """Its words behind `blockproof`."""
-    read: Callable[[Any, Sides], Told]
+    read: Callable[[Any, Sides], PartResult]
     """Makes of its JSON what it has come to. Any error means that it has not come to its end."""
     codes: tuple[int, ...] = (0, 1)
     """Exit codes with which it has come to its end."""
@@ -97,16 +97,16 @@ class Part:
         return " ".join([program, *self.words])
 
 
-Run = Callable[[Part, float], Ran]
+Run = Callable[[WatchPart, float], Ran]
 """Runs a part for so many seconds at most."""
 
 
 @dataclass
-class Done:
+class PartDone:
     """One part that was tried."""
 
-    part: Part
-    told: Told | None = None
+    part: WatchPart
+    told: PartResult | None = None
     problem: str = ""
     """Why it did not come to its end; empty if it did."""
     seconds: float = 0.0
@@ -117,13 +117,13 @@ class Watched:
     """Everything about a release."""
 
     sides: Sides
-    done: list[Done] = field(default_factory=list)
+    done: list[PartDone] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     """Names of the parts that were not begun: a page that is written on the way must not look like the whole."""
     interrupted: bool = False
 
     def lines(self, name: str) -> list[str]:
-        """The lines of one of the lists of `Told`, over all parts."""
+        """The lines of one of the lists of `PartResult`, over all parts."""
         return [line for one in self.done if one.told for line in getattr(one.told, name)]
 
     @property
@@ -142,14 +142,14 @@ class Watched:
         return 3 if any(one.problem for one in self.done) or not self.done else 0
 
 
-def run_part(part: Part, seconds: float) -> Ran:
+def run_part(part: WatchPart, seconds: float) -> Ran:
     """Run a part for so many seconds at most."""
     return run_command([sys.executable, "-P", "-m", f"{_ROOT}.{part.module}", *part.words], seconds=seconds)
 
 
 def watch(
     sides: Sides,
-    parts: Sequence[Part],
+    parts: Sequence[WatchPart],
     say: Callable[[str], None],
     on_done: Callable[[Watched], None],
     run: Run = run_part,
@@ -163,7 +163,7 @@ def watch(
     for number, part in enumerate(parts, 1):
         begin = time.monotonic()
         left = (end - begin) * (1.0 if number == len(parts) else LONGEST)
-        done = Done(part)
+        done = PartDone(part)
         watched.done.append(done)
         watched.left = [other.name for other in parts[number:]]
         say(part.command)
@@ -181,7 +181,7 @@ def watch(
     return watched
 
 
-def _run_one(done: Done, sides: Sides, seconds: float, run: Run) -> None:
+def _run_one(done: PartDone, sides: Sides, seconds: float, run: Run) -> None:
     """Fill in what the part has come to, or its problem."""
     if seconds <= 0:
         done.problem = f"not tried: the {sides.minutes:g} minutes are over"
@@ -199,11 +199,11 @@ def _run_one(done: Done, sides: Sides, seconds: float, run: Run) -> None:
         done.problem = f"exit status {ended.status}: {one_line(said[-1])}"
 
 
-def _look_back(one: Unexplained, done: Done, sides: Sides, seconds: float, run: Run) -> None:
+def _look_back(one: Unexplained, done: PartDone, sides: Sides, seconds: float, run: Run) -> None:
     """Whether the trace of what is unexplained shows the same on the old release, where it is nothing new then."""
     assert done.told is not None
-    part = Part("replay", ("replay", one.trace, "--target", sides.old, "--isolate", "--json"), _shown_kind)
-    again = Done(part)
+    part = WatchPart("replay", ("replay", one.trace, "--target", sides.old, "--isolate", "--json"), _shown_kind)
+    again = PartDone(part)
     _run_one(again, sides, seconds, run)
     if again.told is not None and again.told.figures == " ".join(one.kind):
         done.told.still.append(f"on {sides.old}, too: {one.text}")
@@ -211,9 +211,9 @@ def _look_back(one: Unexplained, done: Done, sides: Sides, seconds: float, run: 
         done.told.new.append(one.text)
 
 
-def _shown_kind(said: Any, sides: Sides) -> Told:
+def _shown_kind(said: Any, sides: Sides) -> PartResult:
     finding = said["finding"]
-    return Told(f"{finding['observable']} {finding['operation']}" if finding else "")
+    return PartResult(f"{finding['observable']} {finding['operation']}" if finding else "")
 
 
 SECTIONS = {

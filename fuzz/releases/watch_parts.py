@@ -9,7 +9,7 @@ from ..planning.shipped import DEVIATIONS
 from .bisect import one_line
 from .deviations_elsewhere import ALIKE, SAME
 from .scheduler_cases import NOTHING, SHOWS
-from .watch import Part, Sides, Told, Unexplained
+from .watch import PartResult, Sides, Unexplained, WatchPart
 
 CAMPAIGN_SHARE, DIFF_SHARE = 0.2, 0.1
 """Of the minutes: for both releases together, and for holding them against each other."""
@@ -20,7 +20,7 @@ _CAMPAIGN = "campaign"
 _JUDGED = ("--oracle", "shadow,contract,liveness", "--seed", "2026", "--jobs", "1", "--shrink-seconds", "5", "--json")
 
 
-def parts_of(sides: Sides) -> list[Part]:
+def parts_of(sides: Sides) -> list[WatchPart]:
     """What is asked about a release, and how."""
     both = ("--target", sides.old, "--target", sides.new)
     shared = 60 * sides.minutes
@@ -28,53 +28,57 @@ def parts_of(sides: Sides) -> list[Part]:
     parts = []
     if (family := family_of(sides.new)) is not None and family.here != family.version_in(sides.new):
         for spec in dict.fromkeys(filter(None, (sides.old, sides.new, sides.reference))):
-            parts.append(Part(f"installing {spec}", ("targets", "install", spec), _read_install, (0,), plain=True))
-    parts.append(Part("answers", ("targets", "check", sides.new, "--json"), _read_check))
+            parts.append(WatchPart(f"installing {spec}", ("targets", "install", spec), _read_install, (0,), plain=True))
+    parts.append(WatchPart("answers", ("targets", "check", sides.new, "--json"), _read_check))
     for spec, read in ((sides.old, _read_old_campaign), (sides.new, _read_campaign)):
         judged = ("campaign", "--target", spec, *_JUDGED, "--seconds", campaign, "--out", str(sides.out))
-        parts.append(Part(f"campaign on {spec}", judged, read))
+        parts.append(WatchPart(f"campaign on {spec}", judged, read))
     if family_of(sides.new) is not None:
-        parts.append(Part("findings", ("findings", *both, "--json"), _read_findings))
+        parts.append(WatchPart("findings", ("findings", *both, "--json"), _read_findings))
     seconds = f"{max(1.0, shared * DIFF_SHARE):.0f}"
     kept = str(sides.out / "differences")
     parts.append(
-        Part("difference", ("diff", *both, "--seconds", seconds, "--seed", "2026", "--out", kept, "--json"), _read_diff)
+        WatchPart(
+            "difference", ("diff", *both, "--seconds", seconds, "--seed", "2026", "--out", kept, "--json"), _read_diff
+        )
     )
     for spec in (sides.old, sides.new) if sides.reference else ():
         asked = ("--target", sides.reference, "--check", str(DEVIATIONS), "--also", spec, "--json")
         read = _read_old_deviations if spec == sides.old else _read_deviations
-        parts.append(Part(f"deviations of {spec}", ("deviations", *asked), read))
+        parts.append(WatchPart(f"deviations of {spec}", ("deviations", *asked), read))
     if family_of(sides.new) is not None:  # last what takes longest
-        parts.append(Part("scripts", ("findings", "--scripts", *both, "--json"), _read_findings))
+        parts.append(WatchPart("scripts", ("findings", "--scripts", *both, "--json"), _read_findings))
     if sides.reference:
-        parts.append(Part("theorems", (sides.old, sides.new), _read_proofs, module="fuzz.releases.verify_proofs"))
+        parts.append(WatchPart("theorems", (sides.old, sides.new), _read_proofs, module="fuzz.releases.verify_proofs"))
     return parts
 
 
-def _read_install(said: Any, sides: Sides) -> Told:
-    return Told(one_line(str(said).partition(";")[0]))
+def _read_install(said: Any, sides: Sides) -> PartResult:
+    return PartResult(one_line(str(said).partition(";")[0]))
 
 
-def _read_check(said: Any, sides: Sides) -> Told:
-    told = Told(f"{plural(said['asked'], 'operation')} asked, {said['wrong']} answered in a wrong form")
+def _read_check(said: Any, sides: Sides) -> PartResult:
+    told = PartResult(f"{plural(said['asked'], 'operation')} asked, {said['wrong']} answered in a wrong form")
     if said["wrong"]:
         told.new.append(f"{plural(said['wrong'], 'answer')} in a wrong form: `blockproof targets check {sides.new}`")
     return told
 
 
-def _read_old_campaign(said: Any, sides: Sides) -> Told:
+def _read_old_campaign(said: Any, sides: Sides) -> PartResult:
     (row,) = said
     sides.seen[_CAMPAIGN] = {one["root_cause"]: "" for one in row["findings"]}
     return _of_campaign(row)
 
 
-def _of_campaign(row: Any) -> Told:
+def _of_campaign(row: Any) -> PartResult:
     problem = row["problem"] or row["tested_nothing"]
     open_ones = [f"campaign on {row['target']}: {one_line(problem)}"] if problem else []
-    return Told(f"{plural(row['operations'], 'operation')}, {plural(len(row['findings']), 'finding')}", open=open_ones)
+    return PartResult(
+        f"{plural(row['operations'], 'operation')}, {plural(len(row['findings']), 'finding')}", open=open_ones
+    )
 
 
-def _read_campaign(said: Any, sides: Sides) -> Told:
+def _read_campaign(said: Any, sides: Sides) -> PartResult:
     """What came up on the new release, and not on the old one, is asked of the old one again."""
     (new,) = said
     told = _of_campaign(new)
@@ -96,8 +100,8 @@ def _block(text: str) -> str:
     return "\n".join(["```", *text.splitlines(), "```"])
 
 
-def _read_findings(said: Any, sides: Sides) -> Told:
-    told = Told()
+def _read_findings(said: Any, sides: Sides) -> PartResult:
+    told = PartResult()
     rows = said["observed"]
     for name, row in sorted(rows.items()):
         old, new = row.get(sides.old, ""), row.get(sides.new, "")
@@ -117,13 +121,13 @@ def _read_findings(said: Any, sides: Sides) -> Told:
     return told
 
 
-def _read_old_deviations(said: Any, sides: Sides) -> Told:
+def _read_old_deviations(said: Any, sides: Sides) -> PartResult:
     sides.seen[sides.old] = {one["id"]: one["verdict"] for one in said}
-    return Told(_of_deviations(said))
+    return PartResult(_of_deviations(said))
 
 
-def _read_deviations(said: Any, sides: Sides) -> Told:
-    told, before = Told(_of_deviations(said)), sides.seen.get(sides.old, {})
+def _read_deviations(said: Any, sides: Sides) -> PartResult:
+    told, before = PartResult(_of_deviations(said)), sides.seen.get(sides.old, {})
     for one in said:
         old, new = before.get(one["id"], "not observed"), one["verdict"]
         if (old, new) == (SAME, ALIKE):
@@ -140,10 +144,10 @@ def _of_deviations(said: Any) -> str:
     return f"{len(said)} traces; {counts[SAME]} as the rule, {counts[ALIKE]} as the reference"
 
 
-def _read_proofs(said: Any, sides: Sides) -> Told:
+def _read_proofs(said: Any, sides: Sides) -> PartResult:
     if isinstance(said, str):
-        return Told(said, open=[f"theorems: {said}"])
-    told = Told(said["text"])
+        return PartResult(said, open=[f"theorems: {said}"])
+    told = PartResult(said["text"])
     told.changed += [f"function under a theorem: {name}" for name in said["changed"]]
     for name, each in said["theorems"].items():
         if each["old"] != each["new"]:
@@ -154,8 +158,8 @@ def _read_proofs(said: Any, sides: Sides) -> Told:
     return told
 
 
-def _read_diff(said: Any, sides: Sides) -> Told:
-    told = Told()
+def _read_diff(said: Any, sides: Sides) -> PartResult:
+    told = PartResult()
     for compared in said["comparisons"]:
         for one in compared["situations"]:
             where = f"by {compared['compared']}, in {plural(one['runs'], 'run')}"

@@ -23,7 +23,7 @@ from ..targets.base import Target, lacking
 from . import simplify, simplify_shape
 from . import simplify_story as story
 from .drawable import Calls, DrawableShapes, said_by_model
-from .reducer import MAX_CANDIDATES, Limits, OnTry, Reduced, Reducer
+from .reducer import MAX_CANDIDATES, OnTry, Reduced, Reducer, SearchLimits
 from .replay import NotDrawnError, replay
 
 Pass: TypeAlias = Callable[[Trace], Iterator[Trace]]
@@ -91,7 +91,7 @@ def shrink(
     if finding is None or finding.kind != kind:
         seen = f"`{finding.kind[0]}` at {finding.kind[1]}" if finding else "no difference"
         raise NotReproducedError(f"replaying shows {seen} instead of `{kind[0]}` at {kind[1]}")
-    limits, shapes = Limits(max_candidates, max_seconds, on_try), DrawableShapes(applied.shape, target)
+    limits, shapes = SearchLimits(max_candidates, max_seconds, on_try), DrawableShapes(applied.shape, target)
     reducer = _TraceReducer(applied, finding, limits, replays, (shapes, calls))
     return Shrunk(**vars(reducer.run()), trace=reducer.best)
 
@@ -103,7 +103,7 @@ class _TraceReducer(Reducer[Trace, Finding]):
         self,
         best: Trace,
         finding: Finding,
-        limits: Limits,
+        limits: SearchLimits,
         replays: Callable[[Trace], tuple[Finding | None, Trace]],
         drawable: tuple[DrawableShapes, Calls],
     ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...model.arith import down
-from ..engines.keep import Kept, keep_found
+from ..engines.keep import KeptFiles, keep_found
 from ..engines.plan import Plan
 from ..findings.finding import Finding
 from ..findings.interruption import interrupted_by
@@ -107,7 +107,7 @@ class TrafficOutcome:
     task: TrafficTask
     sliced: str = ""
     """How the finding was cut down to few requests."""
-    kept: Kept | None = None
+    kept: KeptFiles | None = None
     """What was found."""
     processor_s: float = 0.0
     """Seconds of this process's processor time."""

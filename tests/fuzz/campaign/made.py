@@ -10,7 +10,7 @@ from typing import Any
 
 from blockproof.fuzz.campaign.conduct import Session, conduct
 from blockproof.fuzz.campaign.executor import Done
-from blockproof.fuzz.campaign.settings import Limits, Settings
+from blockproof.fuzz.campaign.settings import CampaignLimits, Settings
 from blockproof.fuzz.campaign.store import Store
 from blockproof.fuzz.campaign.tasks import (
     Replayed,
@@ -109,6 +109,6 @@ def run(path: Path, wanted: Settings | None, operations: int, executor: Serial |
     """Go on with a campaign until it has drawn so many operations. Returns how it ended."""
     store = Store(path, wanted)
     try:
-        return conduct(store, executor or Serial(), Session(Limits(operations=operations), **session))
+        return conduct(store, executor or Serial(), Session(CampaignLimits(operations=operations), **session))
     finally:
         store.close()

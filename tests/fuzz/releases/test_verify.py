@@ -21,7 +21,7 @@ from blockproof.fuzz.releases.diff import compare_targets
 from blockproof.fuzz.releases.timing import Timing, compare_speed
 from blockproof.fuzz.releases.verify import Clock, Where, verify
 from blockproof.fuzz.releases.verify_proofs import reprove
-from blockproof.fuzz.releases.verify_sides import Lasting, Side, named_sides
+from blockproof.fuzz.releases.verify_sides import Lasting, VerifiedSide, named_sides
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.traces.known_file import read_known
 from blockproof.fuzz.traces.shrink import shrink
@@ -60,7 +60,7 @@ class Changed:
 
 
 def side(target, name="impl"):
-    return Side(
+    return VerifiedSide(
         name, name, target if not isinstance(target, str) else open_here(target), Home("impl", None), MODEL_FREE
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening.commands import Ran
-from blockproof.fuzz.releases.watch import Part, Sides, Told, page, run_part, watch
+from blockproof.fuzz.releases.watch import PartResult, Sides, WatchPart, page, run_part, watch
 from blockproof.fuzz.releases.watch_parts import parts_of
 
 OLD, NEW_ONE = "vllm==0.32.0", "vllm==0.33.0"
@@ -140,7 +140,9 @@ def test_ctrl_c_ends_it_with_what_there_is():
 
 
 def test_a_command_that_takes_too_long_is_ended():
-    ended = run_part(Part("x", ("fuzz", "--target", "impl", "--seconds", "600"), lambda said, sides: Told()), 1.0)
+    ended = run_part(
+        WatchPart("x", ("fuzz", "--target", "impl", "--seconds", "600"), lambda said, sides: PartResult()), 1.0
+    )
     assert ended.status is None
 
 
