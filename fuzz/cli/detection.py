@@ -58,8 +58,8 @@ def detection(
     Exits with 0, with 1 if a setting is worse than the one it is held against (p < 0.01), 3 if nothing could be tried,
     130 if Ctrl-C ended it; what was done until then is kept in the file of --keep.
     """
+    from ..detection.report import require_scipy
     from ..detection.runs import Bench, TrialError
-    from ..detection.statistics import require_scipy
     from ..detection.trials import SETTINGS, TrialBudget
 
     if list_only:

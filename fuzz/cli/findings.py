@@ -98,8 +98,7 @@ def _chosen(place: Path, name: str | None, option: str) -> "dict[str, Entry]":
 
 def _print_script(place: Path, name: str) -> None:
     """Print the script of this finding, as one file. BadParameter if it has none."""
-    from ..releases.finding_scripts import read_scripts
-    from ..releases.standalone import standalone
+    from ..releases.finding_scripts import read_scripts, standalone
 
     with usage("--script"):
         scripts = read_scripts(place, [*_chosen(place, name, "--script")])

@@ -140,7 +140,7 @@ def usage(option: str = "") -> Iterator[None]:
 
 def attention_names(text: str) -> tuple[str, ...]:
     """The names in a comma-separated list, all of them for `all`. BadParameter for an unknown one."""
-    from ..opening.attention_types import attention_named
+    from ..opening.oracles import attention_named
 
     with usage("--attention"):
         return attention_named(text)
@@ -191,7 +191,7 @@ def calculator_or_usage(spec: str, isolate: bool | None = None) -> "Calculator":
 
 def memory_or_usage(tensors: str | None) -> "Callable[[Shape], Memory]":
     """What makes the shadow memory. TargetUnavailableError without torch or without the device."""
-    from ..opening.memories import memory_named
+    from ..opening.oracles import memory_named
 
     with usage("--tensors"):
         return memory_named(tensors)

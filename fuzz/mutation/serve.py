@@ -27,9 +27,8 @@ from ..opening.targets import open_calculator_here, open_here
 from ..opening.wire import line_of, message_of
 from ..targets.base import TargetUnavailableError
 from ..targets.family import Mutable
-from .planting import dependents, path_of, read_again
 from .stages import FREE, Answers, Budget, Fate, Kinds, Stage, hunt
-from .subject import mutable_here
+from .subject import dependents, mutable_here, path_of, read_again
 
 Line: TypeAlias = tuple[str, int]
 """A module and a line of its source, from 1."""

@@ -27,8 +27,8 @@ from blockproof.fuzz.cli.plan import parse_memory
 from blockproof.fuzz.engines.mutants import MUTANTS
 from blockproof.fuzz.faults import Part, fault_named
 from blockproof.fuzz.opening.targets import check_spec
+from blockproof.fuzz.releases.finding_scripts import standalone
 from blockproof.fuzz.releases.findings import SCRIPT, WHOLE
-from blockproof.fuzz.releases.standalone import standalone
 from blockproof.fuzz.releases.versions import range_in, releases_between
 from blockproof.fuzz.testing.pytest_options import OPTIONS
 from blockproof.proofs.exploration.faults import FAULTS

@@ -16,8 +16,7 @@ from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.known_deviations import declared_for, known_of, model_for
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.releases.deviations_elsewhere import SAME
-from blockproof.fuzz.releases.known_deviations import KEPT, page, pages_elsewhere, undeclared
+from blockproof.fuzz.releases.deviations import KEPT, SAME, page, pages_elsewhere, undeclared
 from blockproof.fuzz.reports import formats as report
 from blockproof.fuzz.reports.formats import LONG_RUN, as_json, plain
 from blockproof.fuzz.reports.summary import Summary

@@ -10,9 +10,8 @@ import pytest
 pytest.importorskip("scipy")
 
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.detection.report import Results
+from blockproof.fuzz.detection.report import Results, compared, curve_of, overall
 from blockproof.fuzz.detection.runs import Bench, TrialError, run_all
-from blockproof.fuzz.detection.statistics import compared, curve_of, overall
 from blockproof.fuzz.detection.trials import SETTINGS, Setting, Trial, TrialBudget, TrialTask, key_of, run_trial
 from blockproof.fuzz.engines.mutants import MUTANTS
 

@@ -14,11 +14,10 @@ from blockproof.fuzz.faults import FAULTS, Part
 from blockproof.fuzz.mutation import stages
 from blockproof.fuzz.mutation.hunting import Hunted, hunt_all
 from blockproof.fuzz.mutation.places import Mutant, Source, changed_lines, draw_mutants, number_of_places
-from blockproof.fuzz.mutation.planting import dependents, read_again
 from blockproof.fuzz.mutation.report import Asked, MutantReport, Survivors, from_kept, headline, kept_text
 from blockproof.fuzz.mutation.serve import Reached
 from blockproof.fuzz.mutation.stages import Answers, Budget, Stage, hunt
-from blockproof.fuzz.mutation.subject import Subject, subject_of
+from blockproof.fuzz.mutation.subject import Subject, dependents, read_again, subject_of
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.targets import open_calculator_here, open_here
 from blockproof.fuzz.targets.base import TargetLostError

@@ -9,9 +9,15 @@ import pytest
 from blockproof.fuzz.adapters import families
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening import environments
-from blockproof.fuzz.releases.finding_scripts import engine_of, judged, observe_scripts, read_scripts, run_script
+from blockproof.fuzz.releases.finding_scripts import (
+    engine_of,
+    judged,
+    observe_scripts,
+    read_scripts,
+    run_script,
+    standalone,
+)
 from blockproof.fuzz.releases.findings import BY_SCRIPTS, SCRIPT, Entry, folder_page, read_entries, read_observations
-from blockproof.fuzz.releases.standalone import standalone
 
 FOLDER = Path(__file__).parents[3] / "docs" / "evidence" / "findings"
 ENTRIES = read_entries(FOLDER)

@@ -7,7 +7,7 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases import fixes
-from blockproof.fuzz.releases.finding_scripts import ScriptRun
+from blockproof.fuzz.releases.finding_scripts import ScriptRun, standalone
 from blockproof.fuzz.releases.findings import (
     BY_SCRIPTS,
     SCRIPT,
@@ -20,7 +20,6 @@ from blockproof.fuzz.releases.findings import (
     record_fix,
 )
 from blockproof.fuzz.releases.fixes import FIX, try_fixes, with_fix
-from blockproof.fuzz.releases.standalone import standalone
 from blockproof.fuzz.traces.files import TraceError
 
 from .test_findings import ENTRIES, FAULT, FOLDER

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening.commands import Ran
-from blockproof.fuzz.releases.watch import PartResult, Sides, WatchPart, page, run_part, watch
-from blockproof.fuzz.releases.watch_parts import parts_of
+from blockproof.fuzz.releases.watch import PartResult, Sides, WatchPart, page, parts_of, run_part, watch
 
 OLD, NEW_ONE = "vllm==0.32.0", "vllm==0.33.0"
 FOUND = {"observable": "S7", "operation": "Lookup", "attention": "full", "text": "contract: S7", "command": "again"}

@@ -1,19 +1,25 @@
-"""What another release makes of the traces in which the reference release deviates from the rule.
+"""Known deviations and their smallest traces: found, reduced, checked and written down by machine.
 
-There is no lockstep with such a release: nothing is declared for it. Each trace is replayed on the model, on the
+A deviation's trace must show a difference when the deviation counts as undeclared, and none when it is declared.
+
+With another release there is no lockstep: nothing is declared for it. Each trace is replayed on the model, on the
 reference and on the other release, and what all of them can show is compared.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...model.ops import Advance, Done, Operation, Outcome, Shape, Submit
 from ...model.shown.snapshot import Snapshot
+from ..engines.plan import Plan
+from ..engines.seeded import run_random
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import SHADOW, STRICT
-from ..opening.known_deviations import model_for
+from ..findings.words import operation_text, shape_text
+from ..opening.known_deviations import declared_for, model_for
 from ..planning.shipped import shipped
+from ..reports.summary import Summary
 from ..runs.judging import Judging
 from ..runs.pair import Pair, Strictness
 from ..targets.base import Target, TargetLostError, adapted, adapted_shape, hidden_fields, lacking
@@ -21,8 +27,124 @@ from ..targets.declarations import in_shape
 from ..targets.deviations import Deviation, trace_names
 from ..targets.rule import Rule
 from ..traces.replay import replay
-from ..traces.trace_file import read_trace
+from ..traces.shrink import shrink
+from ..traces.trace_file import FoundWhat, TraceFile, read_trace, write_trace
 from .markdown import prose
+
+KEPT = "docs/evidence/deviations"
+"""Where the traces are kept in the repository; the page lies next to the folder and has its name."""
+
+
+def find_smallest(name: str, deviation: Deviation, target: Target, seconds: float) -> TraceFile | None:
+    """The smallest trace of this name (`trace_names`) of a deviation; None if none came up in so many seconds."""
+    summary = Summary(target.name, "random", 0)
+    plan = Plan(0, seconds=seconds, chaos=deviation.chaos_only, without=(name,))
+    run_random(target, plan, summary)
+    if summary.finding is None or summary.trace is None:
+        return None
+    shrunk = shrink(summary.trace, summary.finding.kind, target, plan.judging())
+    if shrunk.interrupted:
+        raise KeyboardInterrupt
+    return TraceFile(shrunk.trace, target.name, FoundWhat.of(shrunk.finding.without_cause()))
+
+
+def undeclared(name: str, trace: Trace, target: Target) -> Finding | str:
+    """What the trace of this name (`trace_names`) shows if nothing excuses it, or a line saying what is wrong."""
+    finding, _ = replay(trace, target, Judging(without=(name,)))
+    if finding is None:
+        return f"{name}: stale, the trace shows no difference although nothing excuses one"
+    excused, _ = replay(trace, target)
+    if excused is not None:
+        return f"{name}: differs in `{excused.kind[0]}` at {excused.kind[1]} although it is declared"
+    return finding.without_cause()
+
+
+def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]], elsewhere: Sequence[str] = ()) -> str:
+    """The deviations of a target as Markdown; `shown` has trace and finding by the names of `trace_names`.
+
+    `elsewhere`: names of pages beside it on what other releases do in these traces.
+    """
+    others = ", ".join(f"[{name}]({name})" for name in elsewhere)
+    lines = [
+        f"# What {target_name} does differently",
+        "",
+        "Lockstep holds the release against the model, with the deviations below declared: all else agrees exactly.",
+        "Each has the smallest trace that shows it and, where requests come to read wrong content, the smallest in",
+        "which the shadow memory sees one do so. This page is written by",
+        f"`blockproof deviations --target {target_name} --keep {KEPT} --write {KEPT}.md`",
+        f"and checked by `blockproof deviations --target {target_name} --check {KEPT}`.",
+        *([f"What other releases make of these traces: {others}."] if others else []),
+    ]
+    for deviation in declared_for(target_name):
+        lines += ["", f"## {deviation.id}", "", *prose(f"{deviation.reason[:1].upper()}{deviation.reason[1:]}."), ""]
+        lines += prose(f"shows when: {deviation.condition}", bullet="* ")
+        lines += prose(f"source: {deviation.source}", bullet="* ")
+        for name in trace_names(deviation):
+            lines += ["", *_trace_lines(name, shown)]
+    return "\n".join([*lines, ""])
+
+
+def pages_elsewhere(page: Path) -> list[str]:
+    """Names of the pages that `--also` has written beside this one: its name, a hyphen and a release."""
+    return sorted(path.name for path in page.parent.glob(f"{page.stem}-*.md"))
+
+
+def _trace_lines(name: str, shown: Mapping[str, tuple[TraceFile, Finding]]) -> list[str]:
+    if name not in shown:
+        return [f"{name}: no trace found"]
+    file, finding = shown[name]
+    steps = [f"{number:3}  {operation_text(operation)}" for number, operation in enumerate(file.trace.operations)]
+    told = [shape_text(file.trace.shape), *steps, "", *str(finding).splitlines()]
+    return [f"[deviations/{name}.json](deviations/{name}.json)", "", "```", *told, "```"]
+
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Shown:
+    """What the traces of deviations show."""
+
+    traces: dict[str, tuple[TraceFile, Finding]] = field(default_factory=dict)
+    """By the name of the trace; those that show what they should."""
+    problems: list[str] = field(default_factory=list)
+    """A line for each trace that is missing or shows something else."""
+
+    def add(self, name: str, file: TraceFile, target: Target, say: Say) -> None:
+        """Replay a trace and tell what it shows."""
+        result = undeclared(name, file.trace, target)
+        if isinstance(result, str):
+            self.problems.append(result)
+            return
+        self.traces[name] = (file, result)
+        say(f"{name:34} {len(file.trace.operations):3} operations, `{result.kind[0]}` at {result.kind[1]}")
+
+
+def check_traces(declared: Sequence[Deviation], folder: Path, target: Target, say: Say) -> Shown:
+    """Replay the trace of each deviation from this folder on the release. TraceError if a file cannot be read."""
+    shown = Shown()
+    for name, _ in _names(declared):
+        shown.add(name, read_trace(shipped(folder / f"{name}.json")), target, say)
+    return shown
+
+
+def find_traces(declared: Sequence[Deviation], folder: Path, target: Target, seconds: float, say: Say) -> Shown:
+    """Find the smallest trace of each deviation, each within so many seconds, and write it to this folder."""
+    shown = Shown()
+    for name, deviation in _names(declared):
+        file = find_smallest(name, deviation, target, seconds)
+        if file is None:
+            shown.problems.append(f"{name}: did not occur in {seconds:g} s")
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        write_trace(file, folder / f"{name}.json")
+        shown.add(name, file, target, say)
+    return shown
+
+
+def _names(declared: Sequence[Deviation]) -> Iterator[tuple[str, Deviation]]:
+    return ((name, deviation) for deviation in declared for name in trace_names(deviation))
+
 
 SAME = "same as the rule"
 ALIKE = "deviates as the reference"
@@ -138,7 +260,7 @@ def _why_not_seen(trace: Trace, lacks: Collection[str], hides: Collection[str]) 
     return f"nothing shows it but {', '.join(sorted(hides))}, which the release keeps otherwise"
 
 
-def page(found: Sequence[Elsewhere], reference: str, other: str, command: str) -> str:
+def page_elsewhere(found: Sequence[Elsewhere], reference: str, other: str, command: str) -> str:
     """What was found as Markdown."""
     lines = [
         f"# What {other} makes of the deviations of {reference}",
