@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from ..engines.keep import found_by, recorded_name
 from ..engines.plan import Plan
+from ..engines.reproductions import found_by, recorded_name
 from ..engines.root_causes import RootCauses, small_of
 from ..engines.seeded import run_engine
 from ..engines.smallest import judging_of

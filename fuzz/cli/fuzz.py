@@ -113,7 +113,7 @@ def _told(
 ) -> int:
     """Tell what came of it, the finding first, then write the files that are named: JUnit, Markdown, known findings.
     Returns the exit code."""
-    from ..engines.keep import write_known as add_entries
+    from ..engines.reproductions import write_known as add_entries
     from ..reports.formats import show, write_reports
 
     junit, write, write_known = files

@@ -97,8 +97,8 @@ def shrink(
 
     Exits with 1 and writes trace and pytest file; with 0 if the trace shows nothing on this target.
     """
-    from ..engines.keep import keep_smaller
     from ..engines.plan import Plan
+    from ..engines.reproductions import keep_smaller
     from ..traces.judges import judges_for
     from ..traces.trace_file import read_trace
 

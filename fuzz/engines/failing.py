@@ -19,7 +19,7 @@ from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.judges import Judges
 from ..traces.reproduction import base_name, write_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile, write_trace
-from .keep import recorded_name
+from .reproductions import recorded_name
 
 FOLDER = Path("findings")
 """Where files of findings are written, below the current folder."""

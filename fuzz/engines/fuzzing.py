@@ -22,9 +22,9 @@ from ..targets.base import Target, lacking
 from ..targets.unharmed import unharmed
 from ..workload.shapes import ATTENTION, possible_attention
 from .jobs import run_jobs
-from .keep import KeptFiles, KeptFound, keep_all, recorded_name
 from .live_run import LiveRun
 from .plan import DEFAULT_SECONDS, Plan
+from .reproductions import KeptFinding, KeptFound, keep_all, recorded_name
 from .seeded import run_engine
 
 SLOW_OPERATIONS = 50.0
@@ -55,7 +55,7 @@ class FuzzOutcome:
     """What came of a task."""
 
     done: Summary
-    kept: KeptFiles | None
+    kept: KeptFinding | None
     """The worst of what was found, if anything."""
     unmet: Sequence[str]
     """A line for each floor that was not reached."""

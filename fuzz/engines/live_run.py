@@ -16,8 +16,8 @@ from ..targets.base import Target
 from ..traces.judges import Judges
 from ..traces.reproduction import WHOLE, Reproduction, keep_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile
-from .keep import found_by
 from .plan import Plan
+from .reproductions import found_by
 from .smallest import judging_of
 
 MOST_PAGES = 60
@@ -84,7 +84,7 @@ class LiveRun:
         return {"title": "fuzz", "words": words, "run": document, "floors": dict(self.floors)}
 
     def _found(self, found: Found) -> dict[str, Any]:
-        """A finding that was not made smaller yet, as `keep.KeptFound.as_json` has it."""
+        """A finding that was not made smaller yet, as `reproductions.KeptFound.as_json` has it."""
         what, where = found.finding.kind
         told = {"severity": str(severity(found.finding)), "oracle": found.finding.oracle, "observable": what}
         files = self._written[found.key]

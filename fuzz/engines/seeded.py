@@ -27,7 +27,7 @@ from ..workload.tuning import Tuning
 from ..workload.turns import About, in_turn
 from .plan import OnProgress, Plan
 from .root_causes import RootCauses
-from .smallest import Knowing
+from .smallest import KnownCounter
 
 LOST_LIMIT = 5
 """How often a target may be lost before a run that goes on after findings gives it up."""
@@ -87,7 +87,7 @@ class _SeededRuns:
     def __init__(self, run: Run, plan: Plan, summary: Summary, on_progress: OnProgress | None) -> None:
         self._run, self._plan, self._summary, self._on_progress = run, plan, summary, on_progress
         self._start = time.monotonic()
-        self._knowing, self._roots = Knowing(run.target, plan), RootCauses(run.target, plan)
+        self._knowing, self._roots = KnownCounter(run.target, plan), RootCauses(run.target, plan)
         alone = {*plan.oracles}.intersection(EVERY) == {LIVENESS}
         rounds = 0 if alone else getattr(plan.tuning, "rounds", 0)  # the generator of an earlier commit may have none
         # Scripts are to come as often as ever.

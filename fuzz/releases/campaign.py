@@ -31,7 +31,7 @@ from ..traces.trace_file import FoundWhat, TraceFile
 
 
 @dataclass(frozen=True)
-class CampaignFinding:
+class KeptOnTarget:
     """A finding on one target, with its smallest trace."""
 
     finding: Finding
@@ -81,7 +81,7 @@ class Row:
     target: str
     cells: dict[str, Summary] = field(default_factory=dict)
     """By the name of the attention types."""
-    kept: list[CampaignFinding] = field(default_factory=list)
+    kept: list[KeptOnTarget] = field(default_factory=list)
     problem: str = ""
     """Why it did not come to its end: it could not be started, or its process was lost. Empty if it did."""
     done: bool = False
@@ -205,7 +205,7 @@ def _take(row: Row, said: Any, over: bool) -> None:
         row.kept, row.done = said, True
 
 
-def as_they_are(row: Row, orders: Orders) -> list[CampaignFinding]:
+def as_they_are(row: Row, orders: Orders) -> list[KeptOnTarget]:
     """What was found on a target, with the traces of its runs."""
     return [_as_it_is(name, found, orders) for name, cell in row.cells.items() for found in cell.ranked()]
 
@@ -218,7 +218,7 @@ class _SoFar:
     cell: Summary
 
 
-def _work(given: tuple[str, Orders], desk: Desk) -> list[CampaignFinding]:
+def _work(given: tuple[str, Orders], desk: Desk) -> list[KeptOnTarget]:
     """What is done with a target: each cell is told, and at the end returned what was kept."""
     spec, orders = given
     target = open_target(spec, isolate=True, deadline_s=orders.deadline_s, growth_bytes=orders.growth_bytes)
@@ -236,7 +236,7 @@ def _possible(orders: Orders, target: Target) -> Orders:
         raise TargetUnavailableError(str(error)) from error
 
 
-def _run_all(desk: Desk, target: Target, orders: Orders) -> list[CampaignFinding]:
+def _run_all(desk: Desk, target: Target, orders: Orders) -> list[KeptOnTarget]:
     """Every attention type has its share; what those leave over that cannot be built goes to the others."""
     plan, cells = orders.plan, {}
     share = None if plan.operations is None else -(-plan.operations // len(plan.attention))
@@ -272,20 +272,20 @@ def _run_cell(target: Target, plan: Plan, desk: Desk | None = None, pace: Pace |
     return run_engine(target, plan, summary, tell)
 
 
-def _shrunk(name: str, found: Found, target: Target, orders: Orders) -> CampaignFinding:
+def _shrunk(name: str, found: Found, target: Target, orders: Orders) -> KeptOnTarget:
     shown = small_of(found, target, orders.plan, orders.shrink_s)
     if shown is None:
         return _as_it_is(name, found, orders)
     small, oracles = shown
     file = TraceFile(small.trace, target.name, FoundWhat.of(small.finding))
     document = document_beside(file, target, Judges(oracles, "as in the campaign"))
-    kept = CampaignFinding(
+    kept = KeptOnTarget(
         small.finding, small.trace, name, found.times, small.complete, oracles, found.root, found.settled
     )
     return replace(kept, document=document)
 
 
-def _as_it_is(name: str, found: Found, orders: Orders) -> CampaignFinding:
+def _as_it_is(name: str, found: Found, orders: Orders) -> KeptOnTarget:
     """The finding with the trace of its run."""
     oracles = without(orders.plan.oracles, found.passed)
-    return CampaignFinding(found.finding, found.trace, name, found.times, False, oracles, found.root, found.settled)
+    return KeptOnTarget(found.finding, found.trace, name, found.times, False, oracles, found.root, found.settled)

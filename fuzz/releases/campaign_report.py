@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..engines.keep import found_by
+from ..engines.reproductions import found_by
 from ..engines.root_causes import NEW
 from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import TARGET, without
@@ -21,7 +21,7 @@ from ..reports import formats
 from ..reports.tables import Section, markdown_sections
 from ..traces.reproduction import WHOLE, folder_name, keep_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile
-from .campaign import CampaignFinding, Orders, Row, as_they_are
+from .campaign import KeptOnTarget, Orders, Row, as_they_are
 
 OF_A_CELL = 20
 """Samples of the history of one attention type on one target that a report tells."""
@@ -83,7 +83,7 @@ def verdict(rows: Sequence[Row]) -> str:
     return f"{plural(len(found), 'finding')}{new}, the worst: {worst}{ended}" + (f"; {lost}" if lost else "")
 
 
-def new_ones(rows: Sequence[Row]) -> list[tuple[str, CampaignFinding]]:
+def new_ones(rows: Sequence[Row]) -> list[tuple[str, KeptOnTarget]]:
     """What no known flaw explains, with the name of the target."""
     return [(row.target, kept) for row in rows for kept in row.kept if kept.root == NEW]
 
@@ -103,7 +103,7 @@ def lines(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _untold(row: Row) -> list[CampaignFinding]:
+def _untold(row: Row) -> list[KeptOnTarget]:
     """The findings that have to be told in full."""
     return [kept for kept in row.kept if kept.root in ("", NEW)]
 
@@ -196,7 +196,7 @@ def _row_json(row: Row) -> dict[str, Any]:
     }
 
 
-def _kept_json(kept: CampaignFinding) -> dict[str, Any]:
+def _kept_json(kept: KeptOnTarget) -> dict[str, Any]:
     what, where = kept.finding.kind
     names = {"severity": str(severity(kept.finding)), "oracle": kept.finding.oracle}
     names |= {"observable": what, "operation": where, "attention": kept.attention}

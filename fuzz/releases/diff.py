@@ -9,8 +9,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from ..engines.keep import found_by
 from ..engines.plan import Plan
+from ..engines.reproductions import found_by
 from ..engines.seeded import run_random
 from ..findings.finding import Finding, Trace
 from ..findings.interruption import interrupted_by

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ...model.arith import down
-from ..engines.keep import KeptFiles, keep_found
 from ..engines.plan import Plan
+from ..engines.reproductions import KeptFinding, keep_found
 from ..findings.finding import Finding
 from ..findings.interruption import interrupted_by
 from ..findings.words import plural
@@ -107,7 +107,7 @@ class TrafficOutcome:
     task: TrafficTask
     sliced: str = ""
     """How the finding was cut down to few requests."""
-    kept: KeptFiles | None = None
+    kept: KeptFinding | None = None
     """What was found."""
     processor_s: float = 0.0
     """Seconds of this process's processor time."""

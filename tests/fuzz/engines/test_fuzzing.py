@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from blockproof.fuzz.engines import keep
+from blockproof.fuzz.engines import reproductions
 from blockproof.fuzz.engines.fuzzing import FuzzOutcome, FuzzTask, fuzz, repeat_command
-from blockproof.fuzz.engines.keep import KeptFound, keep_all, keep_found, keep_smaller, recorded_name
 from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.reproductions import KeptFound, keep_all, keep_found, keep_smaller, recorded_name
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
 from blockproof.fuzz.opening.targets import open_target
@@ -126,7 +126,7 @@ def test_a_finding_that_does_not_show_again_is_kept_as_it_is(found, tmp_path, mo
         raise NotReproducedError("it did not")
 
     steps = []
-    monkeypatch.setattr(keep, "shrink", never)
+    monkeypatch.setattr(reproductions, "shrink", never)
     kept = keep_found(found.ranked()[0], found, open_target(FAULT), PLAN, tmp_path, steps.append)
     assert steps[-1] == "not shrunk: it did not; the target may not be deterministic"
     assert kept.shrunk is None

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.fuzzing import FuzzTask, fuzz
-from blockproof.fuzz.engines.keep import keep_all, write_known
 from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.reproductions import keep_all, write_known
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.engines.smallest import ALWAYS
 from blockproof.fuzz.opening.targets import open_target

@@ -15,7 +15,7 @@ from blockproof.fuzz.page.beside import Kept as KeptTrace
 from blockproof.fuzz.page.beside import document_beside, page_beside
 from blockproof.fuzz.page.campaign_document import CampaignFound, CampaignRow, campaign_document
 from blockproof.fuzz.page.run_document import RunFile, counted, run_document
-from blockproof.fuzz.releases.campaign import CampaignFinding, Row
+from blockproof.fuzz.releases.campaign import KeptOnTarget, Row
 from blockproof.fuzz.releases.campaign_report import keep_findings, write_campaign
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.traces.judges import Judges
@@ -181,9 +181,7 @@ def campaign_of(target, file, core):
     """A row with one finding, as a campaign keeps it."""
     finding, trace = replay(file.trace, core, Judging(("contract",)))
     document = document_beside(file, core, Judges(("contract",), "as asked for"))
-    return Row(
-        target, {}, [CampaignFinding(finding, trace, "full", 3, True, ("contract",), document=document)], done=True
-    )
+    return Row(target, {}, [KeptOnTarget(finding, trace, "full", 3, True, ("contract",), document=document)], done=True)
 
 
 def test_a_campaign_leaves_a_page_beside_each_finding_and_its_report(tmp_path, capsys):

@@ -7,7 +7,7 @@ from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import CONTRACT, SHADOW
 from blockproof.fuzz.releases import campaign, campaign_report
-from blockproof.fuzz.releases.campaign import CampaignFinding, Orders, Row, run_by_oracles
+from blockproof.fuzz.releases.campaign import KeptOnTarget, Orders, Row, run_by_oracles
 from blockproof.fuzz.reports.history import Sample
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.traces.reproduction import folder_name
@@ -20,7 +20,7 @@ TRACE = Trace(SHAPE, (Submit("a", (0,)), Free("a")))
 
 def kept(what="S7", oracle=CONTRACT, attention="full"):
     finding = Finding(what, Free("a"), 1, Done(), Done(), oracle=oracle)
-    return CampaignFinding(finding, TRACE, attention, 3, complete=True, oracles=(oracle,))
+    return KeptOnTarget(finding, TRACE, attention, 3, complete=True, oracles=(oracle,))
 
 
 def cell(runs=4, unbuilt=0, **more):

@@ -26,11 +26,11 @@ from ..traces.reproduction import WHOLE, Reproduction, keep_reproduction, shrink
 from ..traces.shrink import NotReproducedError, Shrunk, shrink
 from ..traces.trace_file import FoundBy, FoundWhat, TraceFile
 from .plan import Plan
-from .smallest import judging_of, needed_oracles, parted
+from .smallest import judging_of, needed_oracles, with_other_causes
 
 
 @dataclass(frozen=True)
-class KeptFiles:
+class KeptFinding:
     """A finding that was written to files."""
 
     shrunk: Shrunk | None
@@ -98,7 +98,7 @@ def found_by(engine: str, seed: int) -> FoundBy:
 
 def keep_found(
     found: Found, done: Summary, target: Target, plan: Plan, folder: Path, say: Callable[[str], None]
-) -> KeptFiles:
+) -> KeptFinding:
     """Write what the runs of a summary have found to a folder, shrink it for `plan.shrink_seconds` and write it again.
 
     It is written before it is shrunk, so that nothing is lost if shrinking is interrupted or fails; these files stay,
@@ -119,19 +119,19 @@ def keep_found(
         ours = found.finding.is_our_bug
         why = "what drew the operations may have failed" if ours else "the target may not be deterministic"
         say(f"not shrunk: {error}; {why}")
-        return KeptFiles(None, first, first.trace, page=_page(whole, target, judging.oracles, plan, first, say))
+        return KeptFinding(None, first, first.trace, page=_page(whole, target, judging.oracles, plan, first, say))
     except TargetUnavailableError as error:
         say(f"not shrunk: {error}")
-        return KeptFiles(None, first, first.trace)
+        return KeptFinding(None, first, first.trace)
     except Exception as error:  # what was found is saved already
         say(f"not shrunk, by a bug of blockproof; please report it with the trace: {type(error).__name__}: {error}")
-        return KeptFiles(None, first, first.trace)
+        return KeptFinding(None, first, first.trace)
     except KeyboardInterrupt:  # outside of the search, which keeps its best
-        return KeptFiles(None, first, first.trace, shrink_command(first.trace, done.target), interrupted=True)
+        return KeptFinding(None, first, first.trace, shrink_command(first.trace, done.target), interrupted=True)
     small = TraceFile(shrunk.trace, done.target, FoundWhat.of(shrunk.finding), run)
     last = keep_reproduction(small, folder, plan.tensors, oracles)
     page = None if shrunk.interrupted else _page(small, target, oracles, plan, last, say)
-    return KeptFiles(
+    return KeptFinding(
         shrunk, last, first.trace, _how_to_go_on(shrunk, last.trace, done.target), shrunk.interrupted, page
     )
 
@@ -154,7 +154,7 @@ def _how_to_go_on(shrunk: Shrunk, trace: Path, target: str) -> str:
 
 def keep_smaller(
     file: TraceFile, spec: str, target: Target, plan: Plan, folder: Path, say: Callable[[str], None]
-) -> KeptFiles | None:
+) -> KeptFinding | None:
     """Shrink the trace of a file for at most `plan.seconds` and write the result to a folder.
 
     `spec` is the name of the opened target. `say` is told if the trace shows something else than it was written for.
@@ -173,7 +173,7 @@ def keep_smaller(
     small = TraceFile(shrunk.trace, name, FoundWhat.of(shrunk.finding), file.found_by)
     files = write_reproduction(small, folder, plan.tensors, plan.oracles)
     page = _page(small, target, plan.oracles, plan, files, say)
-    return KeptFiles(shrunk, files, files.trace, _how_to_go_on(shrunk, files.trace, name), page=page)
+    return KeptFinding(shrunk, files, files.trace, _how_to_go_on(shrunk, files.trace, name), page=page)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class KeptFound:
     """One of several findings, and what was kept of it."""
 
     found: Found
-    kept: KeptFiles
+    kept: KeptFinding
 
     def headline(self) -> str:
         """One line: how bad it is, what it is, and in how many runs it came up."""
@@ -224,7 +224,7 @@ def keep_all(done: Summary, target: Target, plan: Plan, folder: Path, say: Calla
     """Keep the worst finding as `keep_found` does; if the plan goes on after findings all of them, the worst first.
 
     All share `plan.shrink_seconds`; what one leaves of its part goes to those behind it, and what all leave to finding
-    out which of them have two causes (`smallest.parted`). Ctrl-C ends the shrinking, and the others are kept as they
+    out which of them have two causes (`with_other_causes`). Ctrl-C ends the shrinking, and the others are kept as they
     are; all of them, if it has ended the runs already.
     """
     end, kept = time.monotonic() + (0.0 if done.interrupted else plan.shrink_seconds), list[KeptFound]()
@@ -236,7 +236,7 @@ def keep_all(done: Summary, target: Target, plan: Plan, folder: Path, say: Calla
         end = 0.0 if one.interrupted else end
     for first in kept.copy() if plan.keep_going else ():
         small = first.kept.shrunk
-        for other in parted(first.found, small.trace, target, plan, end) if small and small.complete else ():
+        for other in with_other_causes(first.found, small.trace, target, plan, end) if small and small.complete else ():
             done.add_found(other)
             share = max(0.0, end - time.monotonic())
             again = keep_found(other, done, target, replace(plan, shrink_seconds=share), folder, say)
