@@ -11,7 +11,6 @@ import typer
 
 from ..adapters import references
 from .completion import target_names
-from .detection import detection
 from .options import JsonOption, TargetOption, known_or_usage, timed_teller, usage
 from .outputs import to_file, to_folder
 
@@ -21,15 +20,9 @@ if TYPE_CHECKING:
 
 
 RELEASE = references()[0]
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
-app.command("detection", epilog="Example: blockproof bench detection --setting usual --against no-swarm --seeds 10")(
-    detection
-)
 
 
-@app.callback(invoke_without_command=True, epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")
 def bench(
-    context: typer.Context,
     target: TargetOption = "impl",
     against: Annotated[
         list[str] | None,
@@ -56,8 +49,6 @@ def bench(
     Exits with 1 if --check finds a ratio more than 10 % worse than kept, measured twice; 2 if no such ratio is kept; 3
     if a core cannot be started or does other work than the target. Times are never compared with kept ones.
     """
-    if context.invoked_subcommand is not None:
-        return
     from ..bench.measure import opened
     from ..bench.plots import require_matplotlib
     from ..bench.side import BenchError

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .completion import mutant_names
-from .options import JsonOption, jobs_option, known_or_usage, oracles_or_usage
+from .detection import Comparison, compare, faults_named, list_settings
+from .options import JsonOption, as_called, jobs_option, known_or_usage, oracles_or_usage
 from .outputs import to_file
 from .random_mutants import random_mutants
 
@@ -19,31 +20,56 @@ if TYPE_CHECKING:
 
 SECONDS, REAL_SECONDS = 20.0, 60.0
 """How long each fault is looked for, where nothing is said."""
+SEEDS = 10
+"""With how many seeds ways of drawing are compared, where nothing is said."""
 OPERATIONS = 12_000
 """How many operations each random mutant is looked for in lockstep, where nothing is said."""
 
 
 def mutants(
+    context: typer.Context,
     list_only: Annotated[bool, typer.Option("--list", help="Only name the faults.")] = False,
-    only: Annotated[str | None, typer.Option(help="Only this fault.", autocompletion=mutant_names)] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only these faults, as in eagle*.", autocompletion=mutant_names),
+    ] = None,
     real: Annotated[bool, typer.Option("--real", help="The faults of the catalogue of real bugs instead.")] = False,
     seconds: Annotated[
         float | None,
         typer.Option(
-            min=0.1, help="How long to look for each (default: 20, 60 with --real, or as long as --operations)."
+            min=0.1,
+            help="How long to look for each (default: 20, 60 with --real, or as long as --operations); with --against "
+            "in processor time.",
         ),
     ] = None,
-    operations: Annotated[int | None, typer.Option(min=1, help="How many operations to try for each.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Look for each with so many seeds; medians are told.")] = 1,
+    operations: Annotated[
+        int | None, typer.Option(min=1, help="How many operations to try for each; with --against 20,000 by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the runs, the first one of several.")] = 0,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Look for each with so many seeds, with --against 10 by default; medians are told."),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="How soon each is found by this way of drawing, see --settings; or several."),
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="NAME", help="... and whether sooner than by this one.")
+    ] = None,
+    against_git: Annotated[
+        str | None, typer.Option(metavar="REF", help="... or than by the generator of this commit.")
+    ] = None,
+    settings: Annotated[bool, typer.Option("--settings", help="Only name the ways of drawing.")] = False,
     matrix: Annotated[bool, typer.Option("--matrix", help="Ask every detector about each fault.")] = False,
     oracle: Annotated[str, typer.Option(help="Judged by these instead of those that each is meant for.")] = "auto",
     target: Annotated[str, typer.Option(help="Our core: impl, or impl-compiled.")] = "impl",
     of: Annotated[str | None, typer.Option(help="Random mutants of this release's own modules instead.")] = None,
     random: Annotated[int, typer.Option(min=1, help="With --of: how many.")] = 160,
     cases: Annotated[int, typer.Option(min=0, help="With --of: how many configurations to try for each.")] = 600,
-    jobs: Annotated[int, jobs_option("With --of: processes")] = 1,
-    keep: Annotated[Path | None, to_file("With --of: keep the result here, and go on from it.")] = None,
+    jobs: Annotated[int, jobs_option("With --of and --against: processes")] = 1,
+    keep: Annotated[Path | None, to_file("With --of and --against: keep the result here, and go on from it.")] = None,
+    write: Annotated[Path | None, to_file("With --against: write the page as Markdown.", metavar="FILE")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plant one fault after the other into our core, and find and shrink each.
@@ -51,14 +77,34 @@ def mutants(
     With --of it draws random mutants of the modules of a release, or of our core (extra mutation), and hunts each by
     lockstep, by configurations and without a model; nothing of it is written to the installed release.
 
+    With --setting, --against or --against-git all faults are hunted from many seeds, and it is told how soon each is
+    found, and by which way of drawing sooner.
+
     Exits with 0 if every fault was found, with several seeds by most of them; with 1 if one was not, 130 if Ctrl-C
     ended it before all were tried. Of random mutants it exits with 1 if one was neither found nor is written up with a
-    reason.
+    reason. Of ways of drawing it exits with 1 if one is worse than what it is held against (p < 0.01), with 3 if
+    nothing could be tried.
     """
+    if settings:
+        return list_settings()
+    compared = bool(setting or against or against_git)
     if of is not None:
-        if only or list_only or real or matrix or seeds > 1 or seconds is not None or oracle != "auto":
-            raise typer.BadParameter("--of: takes no --list, --only, --real, --matrix, --seeds, --seconds or --oracle")
+        if only or list_only or real or matrix or seeds or seconds is not None or oracle != "auto" or compared:
+            raise typer.BadParameter(
+                "--of: takes no --list, --only, --real, --matrix, --seeds, --seconds, --oracle or --against"
+            )
         random_mutants(of, (random, seed, operations or OPERATIONS, cases), jobs, keep, as_json)
+    if compared:
+        if list_only or real or matrix or oracle != "auto" or target != "impl":
+            raise typer.BadParameter("--against: takes no --list, --real, --matrix, --oracle or --target")
+        first, command = range(seed, seed + (seeds or SEEDS)), as_called(context)
+        asked = Comparison(
+            *(setting or [], against, against_git, first, operations, seconds, only or []),
+            *(jobs, keep, write, as_json, command),
+        )
+        raise typer.Exit(compare(asked))
+    if keep or write:
+        raise typer.BadParameter(f"--{'keep' if keep else 'write'}: only with --of or --against")
     from ..adapters.impl import CORES
     from ..engines.mutants import Result, Search, can_be_tried, known_faults, missed, results
     from ..faults import LIST
@@ -66,9 +112,8 @@ def mutants(
     from ..reports.progress import steps
 
     known = known_faults(real)
-    known_or_usage("--only: no fault", [only] if only else [], known, LIST + (" --real" if real else ""))
+    chosen = faults_named(only or [], known, LIST + (" --real" if real else ""))
     known_or_usage("--target: no core of ours", [target], CORES, "write impl or impl-compiled")
-    chosen = [fault for name, fault in known.items() if only in (None, name)]
     if list_only:
         return _print_list(chosen, as_json)
     judges = None if oracle == "auto" else oracles_or_usage(oracle, "impl")
@@ -79,7 +124,7 @@ def mutants(
     tried, interrupted = [fault for fault in chosen if can_be_tried(fault)], False
     with steps(len(tried), "fault") as show:
         try:
-            for result in results(tried, search, seeds, matrix, show):
+            for result in results(tried, search, seeds or 1, matrix, show):
                 done.append(result)
                 if not as_json:
                     _print_result(result)

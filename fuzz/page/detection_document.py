@@ -1,4 +1,4 @@
-"""What `bench detection --json` writes as the document of a page: how soon faults are found, by each setting."""
+"""What `mutants --against --json` writes as the document of a page: how soon faults are found, by each setting."""
 
 import msgspec
 

@@ -122,8 +122,8 @@ def test_the_generator_of_another_folder_takes_the_place_of_ours(tmp_path):
 
 def test_the_command_keeps_trials_goes_on_and_writes_page_and_report(tmp_path, capsys):
     kept, page = tmp_path / "detection.json", tmp_path / "page.md"
-    words = ["bench", "detection", "--setting", "reads-only", "--against", "usual", "--only", EASY[0], "--seeds", "6"]
-    words += ["--operations", "250", "--keep", str(kept)]
+    words = ["mutants", "--only", EASY[0], "--operations", "250", "--seeds", "6", "--setting", "reads-only"]
+    words += ["--against", "usual", "--keep", str(kept)]
     assert main([*words, "--write", str(page)]) == 1
     first = capsys.readouterr()
     assert "12 trials, 0 of them known" in first.err
@@ -138,7 +138,7 @@ def test_the_command_keeps_trials_goes_on_and_writes_page_and_report(tmp_path, c
     assert shown["verdict"] == "reads-only against usual: worse"
     assert [line["name"] for line in shown["charts"][0]["series"]] == ["reads-only", "usual"]
     assert shown["charts"][0]["series"][0]["ys"][-1] == 100
-    assert main(["bench", "detection", "--only", EASY[0], "--seeds", "2", "--operations", "200"]) == 0
+    assert main(["mutants", "--setting", "usual", "--only", EASY[0], "--seeds", "2", "--operations", "200"]) == 0
     assert "usual" in capsys.readouterr().out
 
 
@@ -146,22 +146,22 @@ def test_the_command_keeps_trials_goes_on_and_writes_page_and_report(tmp_path, c
     ("words", "said"),
     [
         (["--setting", "usul"], "no setting is called 'usul'"),
-        (["--only", "no-such-fault"], "no fault is called 'no-such-fault'"),
+        (["--setting", "usual", "--only", "no-such-fault"], "no fault is called 'no-such-fault'"),
         (["--against-git", "no-such-commit"], "'no-such-commit' is no commit"),
         (["--against", "usual", "--against-git", "HEAD"], "not with --against"),
-        (["--operations", "5", "--seconds", "1"], "name one of them"),
-        (["--keep", __file__], "is no benchmark of detection"),
+        (["--setting", "usual", "--operations", "5", "--seconds", "1"], "name one of them"),
+        (["--setting", "usual", "--keep", __file__], "is no benchmark of detection"),
     ],
 )
 def test_wrong_usage_is_said_in_a_line(words, said, capsys):
-    assert main(["bench", "detection", *words]) == 2
+    assert main(["mutants", *words]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
 
 
 def test_settings_are_listed_and_bench_alone_is_as_before(capsys):
-    assert main(["bench", "detection", "--list"]) == 0
+    assert main(["mutants", "--settings"]) == 0
     assert "no-swarm" in capsys.readouterr().out
     assert main(["bench", "--only", "no-such-workload"]) == 2
     assert "no workload is called 'no-such-workload'" in capsys.readouterr().err
