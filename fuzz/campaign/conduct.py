@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from ..adapters import family_of
-from ..reports.pace import Pace
+from ..reports.progress import Pace
 from .arms import Standing, chosen
 from .doing import checked_result
 from .executor import Done, Executor

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from ..engines.choice import run_engine
-from ..engines.keeping import found_by, recorded_name
-from ..engines.knowing import judging_of
 from ..engines.plan import Plan
-from ..engines.root_causes import RootCauses
-from ..engines.small import small_of
+from ..engines.reproductions import found_by, recorded_name
+from ..engines.root_causes import RootCauses, small_of
+from ..engines.smallest import judging_of
 from ..findings.finding import Finding, Trace
 from ..findings.severity import severity
 from ..opening.targets import open_target

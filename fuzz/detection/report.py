@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ..findings.words import plural
+from ..reports.detection import TAG
 from .runs import Bench
 from .settings import Setting
 from .statistics import Curve, Difference, Overall, compared, curve_of, overall
@@ -108,6 +109,7 @@ class Results:
             for side in self.others
         ]
         return {
+            "document": TAG,
             "detection": VERSION,
             "budget": asdict(bench.budget),
             "seeds": [*bench.seeds],

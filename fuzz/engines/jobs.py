@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ..opening.targets import open_target
 from ..opening.workers import worker_context
-from ..reports.pace import Pace
+from ..reports.progress import Pace
 from ..reports.summary import Summary
 from ..targets.base import TargetUnavailableError, close_target
 from .choice import run_engine
@@ -52,7 +52,7 @@ class _Worker:
     seed: int = 0
 
     def row(self) -> list[str]:
-        """How far it is, for a page (`page.live_document.COLUMNS`)."""
+        """How far it is, for a page (`page.live.COLUMNS`)."""
         rate = f"{self.operations / self.seconds:,.0f}" if self.seconds else ""
         state = "ended" if self.connection.closed else "running" if self.seconds else "starting"
         return [str(self.process.pid), str(self.seed), f"{self.runs:,}", f"{self.operations:,}", rate, state]

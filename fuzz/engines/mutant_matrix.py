@@ -7,6 +7,7 @@ from typing import Any
 from ..faults import Fault, Part
 from ..faults.real_bugs import planted_bugs
 from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, SHADOW
+from ..reports.faults import HuntRow
 from ..reports.progress import OnStep
 from .mutants import FUZZ_CONFIG, Caught, Hunt, Search, catch
 
@@ -51,17 +52,17 @@ class Result:
         """The first that found something, and was reduced; the first of all if none did."""
         return next((caught for caught in self.caught if caught.hunt.found), self.caught[0])
 
-    def as_json(self, matrix: bool) -> dict[str, Any]:
-        """The median hunt, what it stands for, each seed if there are several, and the detectors, JSON-ready."""
-        document = asdict(self.median)
+    def row(self, matrix: bool) -> HuntRow:
+        """The median hunt, what it stands for, each seed if there are several, and the detectors."""
+        row = HuntRow(**asdict(self.median))
         if self.bug:
-            document |= {"bug": self.bug, "link": self.link}
+            row.bug, row.link = self.bug, self.link
         if len(self.caught) > 1:
             names = ("seed", "found", "operations", "processor_seconds")
-            document["seeds"] = [{name: getattr(one.hunt, name) for name in names} for one in self.caught]
+            row.seeds = [{name: getattr(one.hunt, name) for name in names} for one in self.caught]
         if matrix:
-            document["detectors"] = {name: cell_of(self.detectors.get(name)) for name in (*DETECTORS, *NOT_RUN)}
-        return document
+            row.detectors = {name: cell_of(self.detectors.get(name)) for name in (*DETECTORS, *NOT_RUN)}
+        return row
 
 
 def middle(hunts: Sequence[Hunt]) -> Hunt:

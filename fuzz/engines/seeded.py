@@ -24,9 +24,9 @@ from ..workload.rounds import about_rounds
 from ..workload.steps import about_steps
 from ..workload.tuning import Tuning
 from ..workload.turns import About, in_turn
-from .knowing import Knowing
 from .plan import OnProgress, Plan
 from .root_causes import RootCauses
+from .smallest import KnownCounter
 
 LOST_LIMIT = 5
 """How often a target may be lost before a run that goes on after findings gives it up."""
@@ -54,7 +54,7 @@ def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProg
     summary.canary = plan.tried(target, judging)
     run = open_run(target, judging)  # asks the target what it lacks: a child is launched
     start = time.monotonic()
-    knowing, roots = Knowing(target, plan), RootCauses(target, plan)
+    knowing, roots = KnownCounter(target, plan), RootCauses(target, plan)
     summary.known_findings = plan.known
     with _heap_set_aside():
         _run_all(run, plan, summary, (knowing, roots), start, on_progress)
@@ -76,7 +76,7 @@ def _run_all(
     run: Run,
     plan: Plan,
     summary: Summary,
-    asked: tuple[Knowing, RootCauses],
+    asked: tuple[KnownCounter, RootCauses],
     start: float,
     on_progress: OnProgress | None,
 ) -> None:
@@ -106,7 +106,7 @@ def _run_all(
             break
 
 
-def _told_apart(one: Found, knowing: Knowing, roots: RootCauses, summary: Summary) -> Iterator[Found]:
+def _told_apart(one: Found, knowing: KnownCounter, roots: RootCauses, summary: Summary) -> Iterator[Found]:
     """The finding, with its root cause, unless it is known. If asking about it fails that is told as well."""
     try:
         if knowing.counts(one, summary):

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..findings.oracle_names import CONTRACT
 from ..reports.history import History, Sample
-from ..reports.pace import Pace
+from ..reports.progress import Pace
 from ..runs.canary import BlindOracleError
 from ..runs.scheduler_story import StoryFinding, StoryRun
 from ..runs.story_canary import check_judges

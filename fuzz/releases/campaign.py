@@ -13,18 +13,17 @@ from pathlib import Path
 
 from ..engines.choice import run_engine
 from ..engines.plan import Plan
+from ..engines.root_causes import small_of
 from ..engines.seeded import is_given_up
-from ..engines.small import small_of
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import without
-from ..findings.severity import headline
 from ..findings.words import plural, trace_lines
 from ..opening.process import Limits
 from ..opening.targets import open_target
 from ..opening.workers import worker_context
-from ..page.beside import document_beside
-from ..page.document import TraceDocument
-from ..reports.pace import Pace
+from ..page.trace_document import document_beside
+from ..reports.document import TraceDocument
+from ..reports.progress import Pace
 from ..reports.summary import Found, Summary
 from ..reports.vacuity import Vacuity, vacuity
 from ..targets.base import Target, TargetUnavailableError, close_target
@@ -34,7 +33,7 @@ from ..traces.trace_file import FoundWhat, TraceFile
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptOnTarget:
     """A finding on one target, with its smallest trace."""
 
     finding: Finding
@@ -58,10 +57,6 @@ class Kept:
     page: Path | None = None
     """Where its page was written."""
 
-    def headline(self) -> str:
-        """One line: how bad it is, what it is, and in how many runs of which attention types it came up."""
-        return f"{headline(self.finding, self.times)} of {self.attention}"
-
     def lines(self) -> list[str]:
         """The trace, what it shows and where the files are, for a person."""
         length = plural(len(self.trace.operations), "operation")
@@ -84,7 +79,7 @@ class Row:
     target: str
     cells: dict[str, Summary] = field(default_factory=dict)
     """By the name of the attention types."""
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptOnTarget] = field(default_factory=list)
     problem: str = ""
     """Why it did not come to its end: it could not be started, or its process was lost. Empty if it did."""
     done: bool = False
@@ -204,7 +199,7 @@ def run_campaign(
     return rows
 
 
-def as_they_are(row: Row, orders: Orders) -> list[Kept]:
+def as_they_are(row: Row, orders: Orders) -> list[KeptOnTarget]:
     """What was found on a target, with the traces of its runs."""
     return [_as_it_is(name, found, orders) for name, cell in row.cells.items() for found in cell.ranked()]
 
@@ -275,7 +270,7 @@ def _possible(orders: Orders, target: Target) -> Orders:
         raise TargetUnavailableError(str(error)) from error
 
 
-def _run_all(connection: Connection, target: Target, orders: Orders) -> list[Kept]:
+def _run_all(connection: Connection, target: Target, orders: Orders) -> list[KeptOnTarget]:
     """Every attention type has its share; what those leave over that cannot be built goes to the others."""
     plan, cells = orders.plan, {}
     share = None if plan.operations is None else -(-plan.operations // len(plan.attention))
@@ -311,18 +306,20 @@ def _run_cell(target: Target, plan: Plan, connection: Connection | None = None, 
     return run_engine(target, plan, summary, tell)
 
 
-def _shrunk(name: str, found: Found, target: Target, orders: Orders) -> Kept:
+def _shrunk(name: str, found: Found, target: Target, orders: Orders) -> KeptOnTarget:
     shown = small_of(found, target, orders.plan, orders.shrink_s)
     if shown is None:
         return _as_it_is(name, found, orders)
     small, oracles = shown
     file = TraceFile(small.trace, target.name, FoundWhat.of(small.finding))
     document = document_beside(file, target, Judges(oracles, "as in the campaign"))
-    kept = Kept(small.finding, small.trace, name, found.times, small.complete, oracles, found.root, found.settled)
+    kept = KeptOnTarget(
+        small.finding, small.trace, name, found.times, small.complete, oracles, found.root, found.settled
+    )
     return replace(kept, document=document)
 
 
-def _as_it_is(name: str, found: Found, orders: Orders) -> Kept:
+def _as_it_is(name: str, found: Found, orders: Orders) -> KeptOnTarget:
     """The finding with the trace of its run."""
     oracles = without(orders.plan.oracles, found.passed)
-    return Kept(found.finding, found.trace, name, found.times, False, oracles, found.root, found.settled)
+    return KeptOnTarget(found.finding, found.trace, name, found.times, False, oracles, found.root, found.settled)

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ..findings.interruption import interrupted_by
 from ..findings.words import plural
-from ..page.live import LivePage
+from ..page.live import LivePage, News
 from .campaign import Orders, Row, as_they_are
-from .campaign_report import as_json, keep_findings
+from .campaign_report import document, keep_findings
 
 
 class LiveCampaign:
@@ -39,16 +38,15 @@ class LiveCampaign:
         if self._page is not None:
             cut = any(row.interrupted for row in rows)
             words = f"ended by {interrupted_by()}" if cut else "the campaign has ended"
-            told = {"title": "campaign", "words": words, "share": 1.0, "ended": True}
-            self._page.show(told | {"campaign": as_json(rows)})
+            self._page.show(News("campaign", words, document(rows), 1.0, ended=True))
 
-    def _told(self) -> dict[str, Any]:
+    def _told(self) -> News:
         rows = list(self._rows.values())
         over = [one for one in rows if one.done or one.problem]
         shown = [one if one.done else replace(one, kept=as_they_are(one, self._orders)) for one in rows]
         words = f"{len(over)} of {plural(len(rows), 'target')} ended"
         share = sum(1.0 if one in over else self._share(one) for one in rows) / len(rows)
-        return {"title": "campaign", "words": words, "share": share, "campaign": as_json(shown)}
+        return News("campaign", words, document(shown), share)
 
     def _share(self, row: Row) -> float:
         """How far a target is, from 0 to 1."""

@@ -13,9 +13,9 @@ from enum import StrEnum
 
 from ...model.ops import Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
-from ..engines.knowing import judging_of, smallest
 from ..engines.plan import Plan
 from ..engines.seeded import run_random
+from ..engines.smallest import judging_of, smallest
 from ..findings.finding import Finding, Trace, our_bug
 from ..findings.known import KnownFinding
 from ..reports.summary import Found, Summary

@@ -3,9 +3,9 @@
 from typing import Any
 
 from ..adapters import family_of
-from ..engines.root_causes import NEW
 from ..findings.words import plural
 from ..planning.shipped import DEVIATIONS
+from ..reports.summary import NEW
 from .bisect import one_line
 from .deviations_elsewhere import ALIKE, SAME
 from .scheduler_cases import NOTHING, SHOWS
@@ -63,7 +63,7 @@ def _read_check(said: Any, sides: Sides) -> Told:
 
 
 def _read_old_campaign(said: Any, sides: Sides) -> Told:
-    (row,) = said
+    (row,) = said["targets"]
     sides.seen[_CAMPAIGN] = {one["root_cause"]: "" for one in row["findings"]}
     return _of_campaign(row)
 
@@ -76,7 +76,7 @@ def _of_campaign(row: Any) -> Told:
 
 def _read_campaign(said: Any, sides: Sides) -> Told:
     """What came up on the new release, and not on the old one, is asked of the old one again."""
-    (new,) = said
+    (new,) = said["targets"]
     told = _of_campaign(new)
     known = {one["root_cause"] for one in new["findings"]} - {NEW}
     before = sides.seen.get(_CAMPAIGN, {}).keys() - {NEW}

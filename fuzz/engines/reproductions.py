@@ -1,28 +1,36 @@
-"""Keeps a finding: its trace and a pytest file are written first as they are, then shrunk."""
+"""Keeps what is found: trace and pytest file are written first as they are, then shrunk; of a run that went on after
+findings each once, the worst first, within one budget.
+"""
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+import msgspec
+
 from ..adapters import families
+from ..findings.known import KnownFinding
 from ..findings.words import plural, trace_lines
-from ..page import beside
+from ..page.trace_document import KeptTrace, page_beside
 from ..reports.progress import shrinking
+from ..reports.run import Reproduced, RunFound
 from ..reports.summary import Found, Summary
 from ..targets.base import Target, TargetUnavailableError
 from ..targets.unharmed import unharmed
 from ..traces.judges import Judges
+from ..traces.known_file import add_known
 from ..traces.replay import replay
 from ..traces.reproduction import WHOLE, Reproduction, keep_reproduction, shrink_command, write_reproduction
 from ..traces.shrink import NotReproducedError, Shrunk, shrink
 from ..traces.trace_file import FoundBy, FoundWhat, TraceFile
-from .knowing import judging_of, needed_oracles
 from .plan import Plan
+from .smallest import judging_of, needed_oracles, with_other_causes
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptFinding:
     """A finding that was written to files."""
 
     shrunk: Shrunk | None
@@ -38,25 +46,19 @@ class Kept:
     page: Path | None = None
     """The page that shows the smallest trace step by step, if one could be made."""
 
-    def as_json(self) -> dict[str, object]:
-        """Where the files are and how small the trace is, JSON-ready."""
-        return {
-            "trace": str(self.files.trace),
-            "test": str(self.files.test),
-            "command": self.files.command,
-            "operations": len(self.shrunk.trace.operations) if self.shrunk else None,
-            "complete": bool(self.shrunk and self.shrunk.complete),
-            "whole": str(self.whole),
-            "page": str(self.page) if self.page else None,
-            "go_on": self.go_on or None,
-        }
+    def reproduced(self) -> Reproduced:
+        """Where the files are and how small the trace is."""
+        files, small = self.files, self.shrunk
+        size = len(small.trace.operations) if small else None
+        named = (str(files.trace), str(files.test), files.command, size, bool(small and small.complete))
+        return Reproduced(*named, str(self.whole), str(self.page) if self.page else None, self.go_on or None)
 
     def as_shrunk_json(self, before: TraceFile) -> dict[str, object]:
         """The same for a trace that was shrunk again, with what it shows and how long it was before."""
         assert self.shrunk is not None
         now = {"finding": str(self.shrunk.finding), "identity": list(self.shrunk.finding.identity)}
         now["manner"] = list(self.shrunk.finding.manner)
-        return {**now, "operations_before": len(before.trace.operations), **self.as_json()}
+        return {**now, "operations_before": len(before.trace.operations), **msgspec.to_builtins(self.reproduced())}
 
     def lines(self, verbose: bool = False) -> list[str]:
         """What the shrunk trace shows, then `more`. `verbose` as for `Finding.text`."""
@@ -90,7 +92,7 @@ def found_by(engine: str, seed: int) -> FoundBy:
 
 def keep_found(
     found: Found, done: Summary, target: Target, plan: Plan, folder: Path, say: Callable[[str], None]
-) -> Kept:
+) -> KeptFinding:
     """Write what the runs of a summary have found to a folder, shrink it for `plan.shrink_seconds` and write it again.
 
     It is written before it is shrunk, so that nothing is lost if shrinking is interrupted or fails; these files stay,
@@ -111,19 +113,21 @@ def keep_found(
         ours = found.finding.is_our_bug
         why = "what drew the operations may have failed" if ours else "the target may not be deterministic"
         say(f"not shrunk: {error}; {why}")
-        return Kept(None, first, first.trace, page=_page(whole, target, judging.oracles, plan, first, say))
+        return KeptFinding(None, first, first.trace, page=_page(whole, target, judging.oracles, plan, first, say))
     except TargetUnavailableError as error:
         say(f"not shrunk: {error}")
-        return Kept(None, first, first.trace)
+        return KeptFinding(None, first, first.trace)
     except Exception as error:  # what was found is saved already
         say(f"not shrunk, by a bug of blockproof; please report it with the trace: {type(error).__name__}: {error}")
-        return Kept(None, first, first.trace)
+        return KeptFinding(None, first, first.trace)
     except KeyboardInterrupt:  # outside of the search, which keeps its best
-        return Kept(None, first, first.trace, shrink_command(first.trace, done.target), interrupted=True)
+        return KeptFinding(None, first, first.trace, shrink_command(first.trace, done.target), interrupted=True)
     small = TraceFile(shrunk.trace, done.target, FoundWhat.of(shrunk.finding), run)
     last = keep_reproduction(small, folder, plan.tensors, oracles)
     page = None if shrunk.interrupted else _page(small, target, oracles, plan, last, say)
-    return Kept(shrunk, last, first.trace, _how_to_go_on(shrunk, last.trace, done.target), shrunk.interrupted, page)
+    return KeptFinding(
+        shrunk, last, first.trace, _how_to_go_on(shrunk, last.trace, done.target), shrunk.interrupted, page
+    )
 
 
 def _page(
@@ -135,7 +139,7 @@ def _page(
     say: Callable[[str], None],
 ) -> Path | None:
     judges = Judges(tuple(oracles), "as the trace says", plan.tensors)
-    return beside.page_beside(file, target, judges, beside.Kept(files.trace, files.command), say)
+    return page_beside(file, target, judges, KeptTrace(files.trace, files.command), say)
 
 
 def _how_to_go_on(shrunk: Shrunk, trace: Path, target: str) -> str:
@@ -144,7 +148,7 @@ def _how_to_go_on(shrunk: Shrunk, trace: Path, target: str) -> str:
 
 def keep_smaller(
     file: TraceFile, spec: str, target: Target, plan: Plan, folder: Path, say: Callable[[str], None]
-) -> Kept | None:
+) -> KeptFinding | None:
     """Shrink the trace of a file for at most `plan.seconds` and write the result to a folder.
 
     `spec` is the name of the opened target. `say` is told if the trace shows something else than it was written for.
@@ -163,4 +167,66 @@ def keep_smaller(
     small = TraceFile(shrunk.trace, name, FoundWhat.of(shrunk.finding), file.found_by)
     files = write_reproduction(small, folder, plan.tensors, plan.oracles)
     page = _page(small, target, plan.oracles, plan, files, say)
-    return Kept(shrunk, files, files.trace, _how_to_go_on(shrunk, files.trace, name), page=page)
+    return KeptFinding(shrunk, files, files.trace, _how_to_go_on(shrunk, files.trace, name), page=page)
+
+
+@dataclass(frozen=True)
+class KeptFound:
+    """One of several findings, and what was kept of it."""
+
+    found: Found
+    kept: KeptFinding
+
+    def told(self, verbose: bool = False) -> RunFound:
+        """What documents say of it: its smallest form. `verbose` as for `Finding.text`."""
+        small = self.kept.shrunk
+        finding = self.found.finding if small is None else small.finding
+        told = RunFound.of(replace(self.found, finding=finding))
+        told.text, told.more = finding.text(verbose=verbose), self.kept.more()
+        told.reproduction = self.kept.reproduced()
+        return told
+
+    def as_json(self) -> dict[str, object]:
+        """The finding with all its parts, JSON-ready."""
+        finding = self.found.finding if self.kept.shrunk is None else self.kept.shrunk.finding
+        return {**finding.as_json(), "trace": str(self.kept.files.trace), "command": self.kept.files.command}
+
+    def entry(self) -> tuple[KnownFinding, str]:
+        """The entry by which it would be known, and a comment."""
+        small = self.kept.shrunk
+        finding, trace = (self.found.finding, self.found.trace) if small is None else (small.finding, small.trace)
+        id = "-".join(finding.kind).lower().replace(" ", "-")
+        return KnownFinding.of(finding, trace, id), (finding.detail or str(finding)).partition("\n")[0]
+
+
+def keep_all(done: Summary, target: Target, plan: Plan, folder: Path, say: Callable[[str], None]) -> list[KeptFound]:
+    """Keep the worst finding as `keep_found` does; if the plan goes on after findings all of them, the worst first.
+
+    All share `plan.shrink_seconds`; what one leaves of its part goes to those behind it, and what all leave to finding
+    out which of them have two causes (`with_other_causes`). Ctrl-C ends the shrinking, and the others are kept as they
+    are; all of them, if it has ended the runs already.
+    """
+    end, kept = time.monotonic() + (0.0 if done.interrupted else plan.shrink_seconds), list[KeptFound]()
+    ranked = done.ranked()[: None if plan.keep_going else 1]
+    for number, found in enumerate(ranked):
+        share = max(0.0, end - time.monotonic()) / (len(ranked) - number)
+        one = keep_found(found, done, target, replace(plan, shrink_seconds=share), folder, say)
+        kept.append(KeptFound(found, one))
+        end = 0.0 if one.interrupted else end
+    for first in kept.copy() if plan.keep_going else ():
+        small = first.kept.shrunk
+        for other in with_other_causes(first.found, small.trace, target, plan, end) if small and small.complete else ():
+            done.add_found(other)
+            share = max(0.0, end - time.monotonic())
+            again = keep_found(other, done, target, replace(plan, shrink_seconds=share), folder, say)
+            kept.insert(kept.index(first) + 1, KeptFound(other, again))
+    return kept
+
+
+def write_known(path: Path, kept: Sequence[KeptFound]) -> list[str]:
+    """Add entries for what was found to a file of known findings. Returns a line for a person. TraceError as from
+    `add_known`."""
+    if not kept:
+        return []
+    ids = add_known(path, [one.entry() for one in kept])
+    return [f"added to {path}: {', '.join(ids)}; write a reason for each, then run with --known {path}"]

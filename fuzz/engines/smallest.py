@@ -1,9 +1,19 @@
-"""Which findings of a run are known: their traces are shrunk and compared with what the user has declared."""
+"""Smallest traces of findings, and what they tell: which finding is a known one, and which has a second cause.
 
+Two mistakes may lead to one sentence: a salt that is left out of the name of a block, and an adapter. What the smallest
+trace of a finding uses (`known.uses_of`) is what it cannot do without. If of two smallest traces each uses what the
+other one does not, neither can stand for the other, and both are kept. Some calls count as one: whether a request is
+freed or preempted, and whether somebody outside takes a block or shares it, is the same to most mistakes, and a
+shrinker may end with either.
+"""
+
+import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
-from ..findings.known import attention_of
+from ..findings.finding import Trace
+from ..findings.known import attention_of, uses_of
 from ..findings.oracle_names import without
 from ..reports.summary import Found, Summary
 from ..runs.judging import Judging
@@ -17,9 +27,11 @@ ALWAYS = 4
 """So many findings of one cause are shrunk and compared; of those behind, the 8th, 16th, 32nd, ..."""
 COMPARE_CANDIDATES = 5_000
 """Replays for a comparison at most. No limit in seconds: the same seed finds the same on every machine."""
+_ALIKE = {"Preempt": "Free", "Touch": "Take"}
+Form = frozenset[str]
 
 
-class Knowing:
+class KnownCounter:
     """Compares the findings of one engine with the known ones."""
 
     def __init__(self, target: Target, plan: Plan) -> None:
@@ -88,3 +100,33 @@ def needed_oracles(shrunk: Shrunk, found: Found, target: Target, plan: Plan) -> 
         if shown is None or shown.key != shrunk.finding.key:
             return tuple(judging_of(found, plan).oracles)
     return plan.oracles
+
+
+def form_of(smallest: Trace) -> Form:
+    """What a smallest trace uses, as far as it tells causes apart."""
+    return frozenset(_ALIKE.get(use, use) for use in uses_of(smallest))
+
+
+def with_other_causes(found: Found, smallest_of_it: Trace, target: Target, plan: Plan, end: float) -> Iterator[Found]:
+    """Those of the samples of a finding whose smallest traces are of another form than its own, one of each form.
+
+    They are counted for themselves from now on. What has not been looked at by `end`, on the monotonic clock, stays
+    with the finding; Ctrl-C ends it, too.
+    """
+    forms = [form_of(smallest_of_it)]
+    for sample in found.samples:
+        seconds = end - time.monotonic()
+        if seconds <= 0:
+            return
+        try:
+            small = smallest(sample, target, plan, max_candidates=COMPARE_CANDIDATES, max_seconds=seconds)
+        except NotReproducedError:
+            continue
+        form = form_of(small.trace)
+        if small.complete and not any(form <= other or form >= other for other in forms):
+            forms.append(form)
+            sample.form = tuple(sorted(form))
+            found.times -= 1
+            yield sample
+        if small.interrupted:
+            return
