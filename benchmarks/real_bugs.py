@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
 
+import msgspec
 from blockproof.fuzz.configuration.findings import as_document
 from blockproof.fuzz.engines.mutants import DETECTORS, NOT_RUN, Result, Search, cell_of, detected, results
 from blockproof.fuzz.faults import CATALOGUED, Fault, Part
@@ -89,7 +90,8 @@ def _hunted(fault: Fault, asked: argparse.Namespace) -> Row:
     (result,) = results([fault], search, asked.seeds)
     if asked.traces:
         _write_trace(result, asked.traces)
-    return result.as_json(matrix=False)
+    row: Row = msgspec.to_builtins(result.row(matrix=False))
+    return row
 
 
 def _detectors(row: Row, asked: argparse.Namespace) -> dict[str, Row]:

@@ -19,7 +19,7 @@ import msgspec
 
 from ..adapters import family_of
 from ..engines.seeded import ENGINES
-from ..reports.pace import Pace
+from ..reports.progress import Pace
 from .arms import Standing, chosen
 from .checking import problems
 from .database import StoreError

@@ -9,10 +9,10 @@ from typing import cast
 
 import msgspec
 
-from ..engines.root_causes import NEW
 from ..findings.severity import Severity
 from ..findings.words import plural
-from ..reports.tables import Section
+from ..reports.document import Table
+from ..reports.summary import NEW
 from .arms import Standing
 from .database import Database
 from .store import read_arms, read_settings, read_standings
@@ -239,17 +239,17 @@ def progress_line(status: Status, under_way: int) -> str:
     return ", ".join(parts)
 
 
-def tables(status: Status) -> Iterator[Section]:
+def tables(status: Status) -> Iterator[Table]:
     """All of it."""
-    yield Section("Campaign", ("what", "value"), tuple(_whole(status)))
-    yield Section(
+    yield Table("Campaign", ("what", "value"), tuple(_whole(status)))
+    yield Table(
         "Arms",
         ("target", "attention", "oracles", "engine", "tasks", "operations", "share", "news", "news/CPU s", "given up"),
         tuple(_arm_row(arm) for arm in _largest(status.arms)),
     )
     if status.findings:
         columns = ("target", "what", "operation", "severity", "runs", "shrunk to", "task", "state", "root cause")
-        yield Section("Findings", columns, tuple(_finding(one) for one in status.findings))
+        yield Table("Findings", columns, tuple(_finding(one) for one in status.findings))
 
 
 def _whole(status: Status) -> Iterator[tuple[str, str]]:

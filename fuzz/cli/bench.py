@@ -1,6 +1,5 @@
 """`blockproof bench`: how fast cores are, side by side."""
 
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ import typer
 from ..adapters import references
 from .completion import target_names
 from .options import JsonOption, TargetOption, known_or_usage, timed_teller, usage
-from .outputs import to_file, to_folder
+from .outputs import tagged, to_file, to_folder
 
 if TYPE_CHECKING:
     from ..bench.entries import Entry
@@ -102,7 +101,7 @@ def _time(
     page = report.markdown(bench.target, bench.against, measured)
     drawn = [] if plots is None else plot_ratios(plots, bench.target, bench.against, measured)
     _write(write, page, drawn)
-    print(json.dumps(report.as_json(bench.target, bench.against, measured), indent=2) if as_json else page)
+    print(tagged("benchmark", report.as_json(bench.target, bench.against, measured)) if as_json else page)
     for one in found:
         print(one.line(), file=sys.stderr)
     if to_keep is not None:
@@ -125,7 +124,7 @@ def _scale(bench: "Bench", rounds: int | None, outputs: Outputs, say: Callable[[
     page = scaling.markdown(cores, curves)
     drawn = [] if plots is None else plot_scaling(plots, cores, curves)
     _write(write, page, drawn)
-    print(json.dumps(scaling.as_json(cores, curves), indent=2) if as_json else page)
+    print(scaling.document(cores, curves).text() if as_json else page)
     return 0
 
 

@@ -1,6 +1,5 @@
 """`blockproof fuzz-config`: draw model configurations and hold a target's arithmetic against the model's."""
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +21,7 @@ from .options import (
     seed_or_drawn,
     teller,
 )
-from .outputs import folder_or_usage
+from .outputs import folder_or_usage, tagged
 
 if TYPE_CHECKING:
     from ..configuration.fuzzing import ConfigurationOutcome
@@ -76,11 +75,11 @@ def fuzz_config(
 
 
 def _print_report(outcome: "ConfigurationOutcome", as_json: bool) -> None:
-    from ..reports.tables import show_sections
+    from ..reports.formats import show_tables
 
     if as_json:
-        print(json.dumps(outcome.as_json(), indent=1))
+        print(tagged("configurations", outcome.as_json()))
         return
     bad = bool(outcome.reach.findings)
-    show_sections(outcome.headline(), outcome.reach.sections(), outcome.verdict(), bad=bad)
+    show_tables(outcome.headline(), outcome.reach.tables(), outcome.verdict(), bad=bad)
     print("\n".join(outcome.lines()))

@@ -12,7 +12,7 @@ from ..adapters import references
 from ..findings.writing import write_file
 from .completion import release_names
 from .options import JsonOption
-from .outputs import to_file, to_folder
+from .outputs import tagged, to_file, to_folder
 
 if TYPE_CHECKING:
     from ..targets.deviations import Deviation
@@ -71,7 +71,7 @@ def deviations(
     if write is not None:
         write_file(write, page_of(target, shown.traces, pages_elsewhere(write)))
     if as_json:
-        print(json.dumps({"shown": sorted(shown.traces), "problems": shown.problems}, indent=2))
+        print(tagged("deviations", {"shown": sorted(shown.traces), "problems": shown.problems}))
     else:
         print("\n".join([*shown.problems, f"{len(shown.traces)} traces show the {len(declared)} deviations"]))
     raise typer.Exit(1 if shown.problems else 0)

@@ -11,7 +11,7 @@ import typer
 
 from ..planning.shipped import FINDINGS, shipped
 from .options import JsonOption, open_or_usage, usage
-from .outputs import to_file
+from .outputs import tagged, to_file
 
 if TYPE_CHECKING:
     from ..engines.plan import Plan
@@ -78,7 +78,7 @@ def findings(
     if write is not None:
         write_file(write, folder_page(place, f"blockproof findings {quote(str(folder))} --write {quote(str(write))}"))
     if as_json:
-        print(json.dumps({"observed": observed, "problems": problems, **more}, indent=2))
+        print(tagged("observations", {"observed": observed, "problems": problems, **more}))
     else:
         count = sum(len(row) for row in observed.values())
         seen = f"{plural(count, 'observation')} of {plural(len(chosen), 'finding')}"

@@ -142,7 +142,9 @@ def mutants(
 def _print_all(done: "Sequence[Result]", lost: Sequence[str], matrix: bool, as_json: bool) -> None:
     """What came of all faults together."""
     if as_json:
-        print(json.dumps([result.as_json(matrix) for result in done], indent=2))
+        from ..reports.faults import FaultsDocument
+
+        print(FaultsDocument([result.row(matrix) for result in done]).text())
         return
     if matrix:
         _print_matrix(done)

@@ -1,6 +1,5 @@
 """`blockproof prove`: theorems about the functions that run, settled by Z3 and confirmed by cvc5."""
 
-import json
 import os
 import sys
 import tempfile
@@ -17,7 +16,7 @@ import typer
 from ..adapters import forms
 from ..findings.writing import write_file
 from .options import JsonOption, jobs_option, known_or_usage, seed_or_drawn
-from .outputs import to_folder
+from .outputs import tagged, to_folder
 from .theorem_list import print_list, print_theorems
 
 if TYPE_CHECKING:
@@ -102,8 +101,10 @@ def prove(
 
 
 def _print_json(results: "list[Result]", checked: bool, problems: list[str]) -> None:
-    plain = [_plain(result) for result in results]
-    print(json.dumps({"cross_checked": checked, "results": plain, "problems": problems}, indent=2))
+    from ..reports.theorems import Settled, TheoremsDocument
+
+    settled = [Settled(**_plain(result)) for result in results]
+    print(TheoremsDocument(settled, checked, problems).text())
 
 
 def _record(folder: Path) -> "Record":
@@ -141,7 +142,7 @@ def _attack(claims: int, seed: int, first: int, as_json: bool) -> int:
     if as_json:
         told = {str(number): how for number, how in tally.lost.items()}
         plain = {"seed": seed, "claims": tally.cases, **counts, "lost": told, "wrong": wrong}
-        print(json.dumps(plain, indent=2))
+        print(tagged("attack", plain))
     else:
         again = f"again: blockproof prove --fuzz 1 --seed {seed} --first"
         lines = [*wrong, *([f"{again} {tally.program}"] if wrong else [])]
@@ -332,7 +333,7 @@ def _summary(results: "list[Result]", checked: bool) -> list[str]:
     return lines
 
 
-def _plain(result: "Result") -> dict[str, object]:
+def _plain(result: "Result") -> dict[str, Any]:
     from ...proofs.expectations import come_to
 
     verdict = asdict(result.verdict)

@@ -1,6 +1,5 @@
 """`blockproof mutants --of`: random mutants of a core's own modules."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from .options import usage
+from .outputs import tagged
 
 if TYPE_CHECKING:
     from ..mutation.hunting import Hunted
@@ -55,7 +55,7 @@ def random_mutants(of: str, drawn: tuple[int, int, int, int], jobs: int, keep: P
             print(f"blockproof: {asked.of}: {' '.join(str(lost).split())}", file=sys.stderr)
             raise typer.Exit(3) from None
     document: dict[str, Any] = told.as_json()
-    print(json.dumps(document, indent=2) if as_json else "\n".join(told.lines()))
+    print(tagged("mutants", document) if as_json else "\n".join(told.lines()))
     if interrupted:
         print(interrupted, file=sys.stderr)
     raise typer.Exit(told.exit_code or (130 if interrupted else 0))

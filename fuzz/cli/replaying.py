@@ -2,13 +2,13 @@
 `fuzz-scheduler`.
 """
 
-import json
 from pathlib import Path
 from typing import NoReturn
 
 import typer
 
 from .options import calculator_or_usage, closed_after, document_alone, guarded, recorded_target, timed_teller
+from .outputs import tagged
 
 
 def replay_question(path: Path, target: str | None, isolate: bool | None, as_json: bool) -> NoReturn:
@@ -21,7 +21,7 @@ def replay_question(path: Path, target: str | None, isolate: bool | None, as_jso
     with closed_after(calculator_or_usage(spec, isolate)) as calculator, document_alone(as_json):
         found = ask_recorded(path, recorded, calculator)
     if as_json:
-        print(json.dumps({"target": calculator.name, "found": as_document(found) if found else None}, indent=1))
+        print(tagged("replay", {"target": calculator.name, "found": as_document(found) if found else None}))
     else:
         print(finding_text(found) if found else f"{recorded.op}: {calculator.name} agrees")
     raise typer.Exit(1 if found else 0)
@@ -36,5 +36,5 @@ def replay_story(path: Path, target: str | None, as_json: bool) -> NoReturn:
     stored = read_story(path)
     task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=0.0)
     outcome = guarded(lambda: run(target or stored.target, task, None, timed_teller(), None))
-    print(json.dumps(outcome.as_json(), indent=1) if as_json else "\n".join(outcome.lines()))
+    print(outcome.document().text() if as_json else "\n".join(outcome.lines()))
     raise typer.Exit(outcome.exit_code)

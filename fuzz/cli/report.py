@@ -54,9 +54,8 @@ def report(
     Traces are applied again to the target that they name; where that cannot be started, the model alone is shown. Exits
     with 0, whatever was found.
     """
-    from ..page.files import Wanted, document_of, encoded, is_page
+    from ..page.files import Wanted, document_of, encoded, is_page, joined
     from ..page.html import write_page
-    from ..page.joined import joined
     from ..reports.floors import read_floors
 
     if len(target or ()) > 2:

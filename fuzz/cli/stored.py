@@ -1,12 +1,12 @@
 """A campaign with a store, as a command runs it, and how its status is printed."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .options import guarded, teller
+from .outputs import tagged
 
 if TYPE_CHECKING:
     from ..campaign.conduct import Ended
@@ -74,9 +74,9 @@ def show(status: "Status", as_json: bool) -> None:
     import msgspec
 
     from ..campaign.status import headline, tables, verdict
-    from ..reports.tables import show_sections
+    from ..reports.formats import show_tables
 
     if as_json:
-        print(json.dumps(msgspec.to_builtins(status), indent=2))
+        print(tagged("campaign-status", msgspec.to_builtins(status)))
     else:
-        show_sections(headline(status), tables(status), verdict(status), bad=bool(status.there))
+        show_tables(headline(status), tables(status), verdict(status), bad=bool(status.there))

@@ -13,7 +13,7 @@ from ..opening.new_target import version_run_by
 from ..targets.base import Target
 from .completion import installed_names, oracle_lists, release_names, target_names
 from .options import IsolateOption, JsonOption, guarded, oracles_or_usage, timed_teller
-from .outputs import to_folder
+from .outputs import tagged, to_folder
 
 EXAMPLE = example()
 app = typer.Typer(
@@ -114,7 +114,7 @@ def check(
         return oracles_or_usage(oracle, target, core) if oracle else ORACLES
 
     report = guarded(lambda: check_named(target, isolate, chosen))
-    print(json.dumps(report.as_json(), indent=2) if as_json else "\n".join(report.lines()))
+    print(tagged("conformance", report.as_json()) if as_json else "\n".join(report.lines()))
     raise typer.Exit(report.code)
 
 

@@ -25,7 +25,7 @@ from .options import (
     recorded_target,
     teller,
 )
-from .outputs import to_folder
+from .outputs import tagged, to_folder
 from .replaying import replay_question, replay_story
 
 STORY, QUESTION = "blockproof_scheduler", "blockproof_configuration"
@@ -77,7 +77,7 @@ def replay(
     with closed_after(open_or_usage(spec, file.lost_its_target or isolate)) as core:
         judges = judges_for(file, lambda: oracles_or_usage(None, spec, core), given, tensors)
         result = replayed(file, core, judges, until, keep=show, seconds=seconds)
-    print(json.dumps(result.as_json(show), indent=2) if as_json else "\n".join(result.lines(show, verbose)))
+    print(tagged("replay", result.as_json(show)) if as_json else "\n".join(result.lines(show, verbose)))
     raise typer.Exit(result.finding.exit_code if result.finding else 0 if result.built else 3)
 
 
@@ -111,9 +111,9 @@ def shrink(
         plan = Plan(0, seconds, oracles=judges.oracles, tensors=judges.tensors)
         kept = keep_smaller(file, spec, core, plan, out or trace.parent, teller(as_json=True))
     if kept is None:
-        print(json.dumps({"finding": None}) if as_json else f"no difference on {core.name}: nothing to shrink")
+        print(tagged("shrunk", {"finding": None}) if as_json else f"no difference on {core.name}: nothing to shrink")
     elif as_json:
-        print(json.dumps(kept.as_shrunk_json(file), indent=2))
+        print(tagged("shrunk", kept.as_shrunk_json(file)))
     else:
         print("\n".join(kept.lines(verbose)))
     raise typer.Exit(0 if kept is None else 1)

@@ -1,6 +1,5 @@
 """`blockproof verify`: what a change to a core changes, before it ships."""
 
-import json
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -89,7 +88,7 @@ def verify(
     report.keep(done, out)
 
     def tell() -> None:
-        print(json.dumps(report.as_json(done), indent=2) if as_json else "\n".join(report.lines(done, verbose)))
+        print(report.document(done).text() if as_json else "\n".join(report.lines(done, verbose)))
 
     def page() -> None:
         if write is not None:

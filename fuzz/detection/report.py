@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ..findings.words import plural
+from ..reports.detection import TAG
 from .runs import Bench
 from .trials import Setting, Trial, TrialBudget
 
@@ -232,6 +233,7 @@ class Results:
             for side in self.others
         ]
         return {
+            "document": TAG,
             "detection": VERSION,
             "budget": asdict(bench.budget),
             "seeds": [*bench.seeds],

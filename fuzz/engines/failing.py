@@ -13,7 +13,7 @@ from pathlib import Path
 from ..findings.finding import Finding, Trace
 from ..opening.commands import run
 from ..opening.given import Given, is_factory, is_owned, opened
-from ..page.beside import Kept, page_beside
+from ..page.trace_document import KeptTrace, page_beside
 from ..runs.judging import Judging
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.judges import Judges
@@ -57,18 +57,18 @@ class Tested:
             if not isinstance(self.given, str):
                 trace = self.folder / f"{base_name(file)}.json"
                 write_trace(file, trace)
-                page = self._page(file, Kept(trace))
+                page = self._page(file, KeptTrace(trace))
                 given = f"the function {_name_of(self.given)}" if is_factory(self.given) else "an object"
                 return self._in_python(trace, page, f"the target was given as {given}")
             files = write_reproduction(file, self.folder, self.tensors, file.oracles or ())
         except OSError as error:
             return [f"nothing was written to {self.folder}: {error}"]
         if problem := _problem_with(files.command):
-            return self._in_python(files.trace, self._page(file, Kept(files.trace)), problem)
-        page = self._page(file, Kept(files.trace, files.command))
+            return self._in_python(files.trace, self._page(file, KeptTrace(files.trace)), problem)
+        page = self._page(file, KeptTrace(files.trace, files.command))
         return [f"trace:  {files.trace}", f"pytest: {files.test}", *page, f"repeat the finding: {files.command}"]
 
-    def _page(self, file: TraceFile, kept: Kept) -> list[str]:
+    def _page(self, file: TraceFile, kept: KeptTrace) -> list[str]:
         """Write the page of the trace. Returns the line that names it; none if there is no page."""
         try:
             core = opened(self.given, file.lost_its_target)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..opening.targets import open_target
 from ..opening.workers import Desk, DiedError, Event, Pool
-from ..reports.pace import Pace
+from ..reports.progress import Pace
 from ..reports.summary import Summary
 from ..targets.base import TargetUnavailableError, close_target
 from .plan import Plan
@@ -57,7 +57,7 @@ class _Progress:
     over: bool = False
 
     def row(self) -> list[str]:
-        """How far it is, for a page (`page.live_document.COLUMNS`)."""
+        """How far it is, for a page (`page.live.COLUMNS`)."""
         rate = f"{self.operations / self.seconds:,.0f}" if self.seconds else ""
         state = "ended" if self.over else "running" if self.seconds else "starting"
         return [str(self.pid), str(self.seed), f"{self.runs:,}", f"{self.operations:,}", rate, state]

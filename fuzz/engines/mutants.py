@@ -21,6 +21,7 @@ from ..faults.real_bugs import planted_bugs
 from ..findings.finding import Finding
 from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, SHADOW
 from ..opening.targets import open_calculator, open_target
+from ..reports.faults import HuntRow
 from ..reports.progress import OnStep
 from ..reports.summary import Summary
 from ..targets.base import Target
@@ -242,17 +243,17 @@ class Result:
         """The first that found something, and was reduced; the first of all if none did."""
         return next((caught for caught in self.caught if caught.hunt.found), self.caught[0])
 
-    def as_json(self, matrix: bool) -> dict[str, Any]:
-        """The median hunt, what it stands for, each seed if there are several, and the detectors, JSON-ready."""
-        document = asdict(self.median)
+    def row(self, matrix: bool) -> HuntRow:
+        """The median hunt, what it stands for, each seed if there are several, and the detectors."""
+        row = HuntRow(**asdict(self.median))
         if self.bug:
-            document |= {"bug": self.bug, "link": self.link}
+            row.bug, row.link = self.bug, self.link
         if len(self.caught) > 1:
             names = ("seed", "found", "operations", "processor_seconds")
-            document["seeds"] = [{name: getattr(one.hunt, name) for name in names} for one in self.caught]
+            row.seeds = [{name: getattr(one.hunt, name) for name in names} for one in self.caught]
         if matrix:
-            document["detectors"] = {name: cell_of(self.detectors.get(name)) for name in (*DETECTORS, *NOT_RUN)}
-        return document
+            row.detectors = {name: cell_of(self.detectors.get(name)) for name in (*DETECTORS, *NOT_RUN)}
+        return row
 
 
 def middle(hunts: Sequence[Hunt]) -> Hunt:

@@ -1,6 +1,5 @@
-"""Keeps findings: trace and pytest file are written first as they are, then shrunk.
-
-Of a run that went on after findings each is kept once, the worst first, all shrunk within one budget.
+"""Keeps what is found: trace and pytest file are written first as they are, then shrunk; of a run that went on after
+findings each once, the worst first, within one budget.
 """
 
 import time
@@ -9,14 +8,15 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+import msgspec
+
 from ..adapters import families
 from ..findings.known import KnownFinding
-from ..findings.severity import exception_of, headline, severity
 from ..findings.words import plural, trace_lines
-from ..page import beside
+from ..page.trace_document import KeptTrace, page_beside
 from ..reports.progress import shrinking
+from ..reports.run import Reproduced, RunFound
 from ..reports.summary import Found, Summary
-from ..reports.told import Told
 from ..targets.base import Target, TargetUnavailableError
 from ..targets.unharmed import unharmed
 from ..traces.judges import Judges
@@ -46,25 +46,19 @@ class KeptFinding:
     page: Path | None = None
     """The page that shows the smallest trace step by step, if one could be made."""
 
-    def as_json(self) -> dict[str, object]:
-        """Where the files are and how small the trace is, JSON-ready."""
-        return {
-            "trace": str(self.files.trace),
-            "test": str(self.files.test),
-            "command": self.files.command,
-            "operations": len(self.shrunk.trace.operations) if self.shrunk else None,
-            "complete": bool(self.shrunk and self.shrunk.complete),
-            "whole": str(self.whole),
-            "page": str(self.page) if self.page else None,
-            "go_on": self.go_on or None,
-        }
+    def reproduced(self) -> Reproduced:
+        """Where the files are and how small the trace is."""
+        files, small = self.files, self.shrunk
+        size = len(small.trace.operations) if small else None
+        named = (str(files.trace), str(files.test), files.command, size, bool(small and small.complete))
+        return Reproduced(*named, str(self.whole), str(self.page) if self.page else None, self.go_on or None)
 
     def as_shrunk_json(self, before: TraceFile) -> dict[str, object]:
         """The same for a trace that was shrunk again, with what it shows and how long it was before."""
         assert self.shrunk is not None
         now = {"finding": str(self.shrunk.finding), "identity": list(self.shrunk.finding.identity)}
         now["manner"] = list(self.shrunk.finding.manner)
-        return {**now, "operations_before": len(before.trace.operations), **self.as_json()}
+        return {**now, "operations_before": len(before.trace.operations), **msgspec.to_builtins(self.reproduced())}
 
     def lines(self, verbose: bool = False) -> list[str]:
         """What the shrunk trace shows, then `more`. `verbose` as for `Finding.text`."""
@@ -145,7 +139,7 @@ def _page(
     say: Callable[[str], None],
 ) -> Path | None:
     judges = Judges(tuple(oracles), "as the trace says", plan.tensors)
-    return beside.page_beside(file, target, judges, beside.Kept(files.trace, files.command), say)
+    return page_beside(file, target, judges, KeptTrace(files.trace, files.command), say)
 
 
 def _how_to_go_on(shrunk: Shrunk, trace: Path, target: str) -> str:
@@ -183,34 +177,19 @@ class KeptFound:
     found: Found
     kept: KeptFinding
 
-    def headline(self) -> str:
-        """One line: how bad it is, what it is, and in how many runs it came up."""
-        return headline(self.found.finding, self.found.times)
-
-    def told(self) -> Told:
-        """What reports tell of it."""
-        finding = self.found.finding if self.kept.shrunk is None else self.kept.shrunk.finding
-        attention = next(iter(self.found.attention), "")
-        more, files = tuple(self.kept.more()), self.kept.files
-        return Told(finding, self.headline(), attention, more, files.command, str(files.trace))
+    def told(self, verbose: bool = False) -> RunFound:
+        """What documents say of it: its smallest form. `verbose` as for `Finding.text`."""
+        small = self.kept.shrunk
+        finding = self.found.finding if small is None else small.finding
+        told = RunFound.of(replace(self.found, finding=finding))
+        told.text, told.more = finding.text(verbose=verbose), self.kept.more()
+        told.reproduction = self.kept.reproduced()
+        return told
 
     def as_json(self) -> dict[str, object]:
-        """Everything about it, JSON-ready."""
+        """The finding with all its parts, JSON-ready."""
         finding = self.found.finding if self.kept.shrunk is None else self.kept.shrunk.finding
-        what, where = finding.kind
-        also = [{"severity": str(severity(one)), **one.as_json()} for one in finding.also]
-        return {
-            "severity": str(severity(finding)),
-            "oracle": finding.oracle,
-            "observable": what,
-            "operation": where,
-            "exception": exception_of(finding) or None,
-            "times": self.found.times,
-            "attention": dict(sorted(self.found.attention.items())),
-            "text": str(finding),
-            **({"also": also} if also else {}),
-            "reproduction": self.kept.as_json(),
-        }
+        return {**finding.as_json(), "trace": str(self.kept.files.trace), "command": self.kept.files.command}
 
     def entry(self) -> tuple[KnownFinding, str]:
         """The entry by which it would be known, and a comment."""

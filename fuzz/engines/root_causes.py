@@ -39,7 +39,7 @@ from ..findings.known import attention_of
 from ..findings.oracle_names import BLOCKPROOF, LOCKSTEP, TARGET
 from ..opening.known_deviations import family_known, known_of
 from ..planning.shipped import DEVIATIONS, shipped
-from ..reports.summary import Found
+from ..reports.summary import NEW, Found
 from ..runs.judging import Judging
 from ..runs.pair import coarse, shape_of
 from ..targets.base import Target, adapted, adapted_shape, hidden_fields, lacking, losing
@@ -54,8 +54,6 @@ from ..traces.trace_file import read_trace
 from .plan import Plan
 from .smallest import ALWAYS, judging_of, needed_oracles, smallest
 
-NEW = "new"
-"""The root cause of a finding that no known deviation explains."""
 CANDIDATES = 800
 """Replays at most for shrinking a trace before it is asked again."""
 Ids = frozenset[str]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..findings.oracle_names import CONTRACT
 from ..reports.history import History, Sample
-from ..reports.pace import Pace
+from ..reports.progress import Pace
 from ..runs.canary import BlindOracleError
 from ..runs.case import loop
 from ..runs.scheduler_story import StoryFinding, StoryRun

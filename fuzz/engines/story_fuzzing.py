@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ..adapters import family_of
 from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import BLOCKPROOF
@@ -15,12 +17,14 @@ from ..findings.words import plural
 from ..findings.writing import told_if_lost, write_file
 from ..opening.commands import Printing
 from ..opening.targets import python_of
-from ..page.live import LivePage
+from ..page.live import LivePage, News
+from ..reports.scheduler import SchedulerDocument
 from ..runs.canary import BlindOracleError, told_line
 from ..targets.base import TargetUnavailableError
 from ..traces.files import Form, envelope, read_file
 from .stories import StoryTask
 
+TITLE = "schedulers"
 FORM = Form("finding", "`blockproof fuzz-scheduler`", "blockproof_scheduler", 1)
 FLOORS: Mapping[str, int] = {
     "preemptions": 1,
@@ -82,10 +86,11 @@ class StoryOutcome:
             return 3
         return 1 if self.unmet else 0
 
-    def as_json(self) -> dict[str, object]:
-        """The report, JSON-ready."""
-        facts = {"target": self.target, "task": asdict(self.task), **self.told}
-        return {**facts, "found": self.found, "floors_unmet": self.unmet, "lost": self.lost}
+    def document(self) -> SchedulerDocument:
+        """What came of it, for people and machines."""
+        facts = {"target": self.target, "task": asdict(self.task), **self.so_far, **self.told}
+        ends = {"found": list(self.found), "floors_unmet": self.unmet, "lost": self.lost}
+        return msgspec.convert({**facts, **ends}, SchedulerDocument)
 
     def lines(self) -> list[str]:
         """The report for people."""
@@ -153,19 +158,16 @@ def fuzz_scheduler(
                 outcome.interrupted = True
     if page is not None:
         words = f"ended by {interrupted_by()}" if outcome.interrupted else "the run has ended"
-        whole = {**outcome.so_far, **outcome.as_json()}
-        page.show({"title": "schedulers", "words": words, "share": 1.0, "ended": True, "scheduler": whole})
+        page.show(News(TITLE, words, outcome.document(), 1.0, ended=True))
     return outcome
 
 
-def _so_far(outcome: StoryOutcome) -> dict[str, Any]:
+def _so_far(outcome: StoryOutcome) -> News:
     """What its page is told."""
     so_far, task = outcome.so_far, outcome.task
     pairs = ((so_far.get("steps", 0), task.steps), (so_far.get("seconds", 0.0), task.seconds))
     share = min(1.0, max((done / most for done, most in pairs if most), default=-1.0))
-    whole = {"target": outcome.target, **so_far, "found": list(outcome.found)}
-    words = "running" if so_far else "starting"
-    return {"title": "schedulers", "words": words, "share": share, "scheduler": whole}
+    return News(TITLE, "running" if so_far else "starting", outcome.document(), share)
 
 
 def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say: Callable[[str], None]) -> None:

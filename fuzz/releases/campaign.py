@@ -14,14 +14,13 @@ from ..engines.root_causes import small_of
 from ..engines.seeded import is_given_up, run_engine
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import without
-from ..findings.severity import headline
 from ..findings.words import plural, trace_lines
 from ..opening.process import Limits
 from ..opening.targets import open_target
 from ..opening.workers import Desk, Pool, WorkerError
-from ..page.beside import document_beside
-from ..page.document import TraceDocument
-from ..reports.pace import Pace
+from ..page.trace_document import document_beside
+from ..reports.document import TraceDocument
+from ..reports.progress import Pace
 from ..reports.summary import Found, Summary
 from ..reports.vacuity import Vacuity, vacuity
 from ..targets.base import Target, TargetUnavailableError, close_target
@@ -54,10 +53,6 @@ class KeptOnTarget:
     """What its page shows, if that could be made."""
     page: Path | None = None
     """Where its page was written."""
-
-    def headline(self) -> str:
-        """One line: how bad it is, what it is, and in how many runs of which attention types it came up."""
-        return f"{headline(self.finding, self.times)} of {self.attention}"
 
     def lines(self) -> list[str]:
         """The trace, what it shows and where the files are, for a person."""

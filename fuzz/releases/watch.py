@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from ..adapters import family_of
-from ..engines.root_causes import NEW
 from ..findings.interruption import interrupted_by
 from ..findings.prose import broken
 from ..findings.words import plural
 from ..opening.commands import Ran
 from ..opening.commands import run as run_command
 from ..planning.shipped import DEVIATIONS
+from ..reports.summary import NEW
 from .bisect import one_line
 from .deviations import ALIKE, SAME
 from .scheduler_cases import NOTHING, SHOWS
@@ -339,7 +339,7 @@ def _read_check(said: Any, sides: Sides) -> PartResult:
 
 
 def _read_old_campaign(said: Any, sides: Sides) -> PartResult:
-    (row,) = said
+    (row,) = said["targets"]
     sides.seen[_CAMPAIGN] = {one["root_cause"]: "" for one in row["findings"]}
     return _of_campaign(row)
 
@@ -354,7 +354,7 @@ def _of_campaign(row: Any) -> PartResult:
 
 def _read_campaign(said: Any, sides: Sides) -> PartResult:
     """What came up on the new release, and not on the old one, is asked of the old one again."""
-    (new,) = said
+    (new,) = said["targets"]
     told = _of_campaign(new)
     known = {one["root_cause"] for one in new["findings"]} - {NEW}
     before = sides.seen.get(_CAMPAIGN, {}).keys() - {NEW}

@@ -1,6 +1,7 @@
 """What a run did: the `Summary` that the engines fill in. `formats` makes reports of it."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...model.ops import Done, Failed, Lookup, Outcome
@@ -13,12 +14,12 @@ from ..opening.known_deviations import declared_for
 from ..runs.canary import Canary
 from ..runs.run import Run
 from ..targets.deviations import Deviation
-from .deviations import unseen
 from .history import History, Sample
-from .told import Told
 
 COUNTERS: tuple[str, ...] = ("attention", "unbuilt", "unobserved", "operation_counts", "outcomes", "reached")
 COUNTERS += ("deviated", "misuse", "known", "compared", "causes", "impossible", "hits")
+NEW = "new"
+"""The root cause of a finding that no known flaw explains."""
 FIRST_SAMPLES, MOST_SAMPLES = 3, 8
 """How many findings of one key are kept beside the shortest: in all, and where each has groups of other kinds."""
 
@@ -120,8 +121,6 @@ class Summary:
     """In cores with caching on: `lookups`, and the `hits` among them."""
     allow_vacuous: bool = False
     """True if a run that tested nothing is to be no failure (`vacuity`)."""
-    told: list[Told] = field(default_factory=list)
-    """What is told of the findings, once they are kept; the worst first."""
     interrupted: bool = False
     """True if Ctrl-C ended it."""
     oracles: tuple[str, ...] = ORACLES
@@ -221,6 +220,11 @@ class Summary:
     def unseen_deviations(self) -> list[str]:
         """Ids of declared deviations that did not occur, without those that only chaos shows."""
         return unseen(self.declared, self.deviated)
+
+
+def unseen(declared: Sequence[Deviation], counts: Mapping[str, int]) -> list[str]:
+    """Ids of declared deviations that did not occur; without those that only chaos shows."""
+    return [one.id for one in declared if not counts.get(one.id, 0) and not one.chaos_only]
 
 
 def _is_hit(outcome: Outcome) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ...model.arith import down
 from ..engines.plan import Plan
@@ -14,8 +13,8 @@ from ..engines.reproductions import KeptFinding, keep_found
 from ..findings.finding import Finding
 from ..findings.interruption import interrupted_by
 from ..findings.words import plural
-from ..reports import formats
 from ..reports.progress import OnProgress
+from ..reports.run import RunDocument
 from ..reports.summary import Found, Summary
 from ..reports.vacuity import vacuity
 from ..runs.judging import TooLongError
@@ -121,13 +120,17 @@ class TrafficOutcome:
             return 130 if self.done.finding is None else 1
         return 0 if vacuity(self.done).problem is None else 3
 
-    def as_json(self) -> dict[str, Any]:
-        """The report, JSON-ready."""
-        served = {**vars(self.served), "hit_ratio": self.served.hit_ratio}
-        best = {**vars(self.ideal), "ratio": self.ideal.ratio, "ratio_of_entries": self.ideal.ratio_of_entries}
-        document: dict[str, Any] = {**formats.as_json(self.done), "served": served, "ideal": best}
-        document |= {"blocks": self.blocks, "processor_seconds": round(self.processor_s, 1), "repeat": self.task.repeat}
-        return document | ({"reproduction": self.kept.as_json(), "slice": self.sliced} if self.kept else {})
+    def document(self) -> RunDocument:
+        """What came of it, for people and machines."""
+        document = RunDocument.of(self.done)
+        document.served = {**vars(self.served), "hit_ratio": self.served.hit_ratio}
+        ratios = {"ratio": self.ideal.ratio, "ratio_of_entries": self.ideal.ratio_of_entries}
+        document.ideal = {**vars(self.ideal), **ratios}
+        document.blocks, document.processor_seconds = self.blocks, round(self.processor_s, 1)
+        document.repeat = self.task.repeat
+        if self.kept is not None:
+            document.reproduction, document.slice = self.kept.reproduced(), self.sliced
+        return document
 
     def lines(self) -> list[str]:
         """What a person is told below the report."""

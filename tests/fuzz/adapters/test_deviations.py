@@ -17,8 +17,9 @@ from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.known_deviations import declared_for, known_of, model_for
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases.deviations import KEPT, SAME, page, pages_elsewhere, undeclared
-from blockproof.fuzz.reports import formats as report
-from blockproof.fuzz.reports.formats import LONG_RUN, as_json, plain
+from blockproof.fuzz.reports import run as report
+from blockproof.fuzz.reports.formats import plain
+from blockproof.fuzz.reports.run import LONG_RUN, RunDocument
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.targets.deviations import MISUSE_UNCHECKED, DeviatingModel, Deviation, trace_names
 from blockproof.fuzz.traces.replay import replay
@@ -292,8 +293,8 @@ def test_a_long_run_names_the_deviations_that_never_occurred(monkeypatch):
     never = {"chunked-cap", "mamba-negative-demand", "mamba-external-state", "sink-construction"}
     assert never <= set(summary.unseen_deviations())
     assert "misuse-unchecked" not in summary.unseen_deviations(), "without chaos it cannot occur"
-    assert as_json(summary)["deviations_not_seen"] == summary.unseen_deviations()
-    lines = {line.split()[0]: line for line in plain(summary).splitlines() if line.startswith("  ")}
+    assert RunDocument.of(summary).deviations_not_seen == summary.unseen_deviations()
+    lines = {line.split()[0]: line for line in plain(RunDocument.of(summary)).splitlines() if line.startswith("  ")}
     for deviation in DECLARED:
         assert ("STALE" in lines[deviation.id]) == (deviation.id in summary.unseen_deviations())
     assert "common-prefix-unknown" not in summary.unseen_deviations()

@@ -12,11 +12,11 @@ from blockproof.fuzz.opening.known_deviations import model_for
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.page import trace_document as trace_document_module
 from blockproof.fuzz.page.changes import queue_edits
-from blockproof.fuzz.page.document import Place, TraceDocument, schema
 from blockproof.fuzz.page.files import Wanted, document_of, is_foreign
 from blockproof.fuzz.page.html import page
 from blockproof.fuzz.page.trace_document import trace_document
 from blockproof.fuzz.page.words import operation_words
+from blockproof.fuzz.reports.document import Place, TraceDocument, schema
 from blockproof.fuzz.traces.judges import Judges
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, write_trace
 from blockproof.model import ops

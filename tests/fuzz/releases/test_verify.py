@@ -96,8 +96,8 @@ def test_another_order_of_reuse_is_a_change_and_none_once_it_is_listed(tmp_path)
     assert not done.broken
     assert report.verdict(done).startswith("behaviour changed in ")
     report.keep(done, tmp_path / "out")
-    for one in report.as_json(done)["changed"]:
-        assert read_trace(tmp_path / "out" / one["trace"]).finding.observable == one["what"]
+    for one in report.document(done).changed:
+        assert read_trace(tmp_path / "out" / one.trace).finding.observable == one.what
     file = tmp_path / "intended.toml"
     ids = report.write_intended(done, file)
     assert len(ids) == len(done.changed)
@@ -267,7 +267,7 @@ def test_a_bug_of_ours_ends_its_stage_and_the_table_is_told(monkeypatch, at):
     assert "of blockproof, so not all was tested" in told[-1]
     assert any(line.startswith("a bug of blockproof, which says nothing of the target") for line in told)
     assert any(line.startswith("Situations that changed") for line in told) is (at != "compare_targets")
-    assert len(report.as_json(done)["bugs"]) == len(done.bugs)
+    assert len(report.document(done).bugs) == len(done.bugs)
 
 
 def test_an_oracle_that_fails_loses_nothing_and_blames_nobody(monkeypatch):

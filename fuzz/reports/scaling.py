@@ -1,10 +1,12 @@
-"""What `bench --scaling --json` writes as the document of a page: what an operation costs as something grows."""
+"""What an operation costs as something grows, as a document: what `bench --scaling --json` prints."""
+
+from collections.abc import Sequence
 
 import msgspec
 
 from ..findings.words import plural
-from .chart import Chart, series
-from .document import VERSION, ReportDocument, Table
+from .charts import Chart, series
+from .document import ResultDocument, Table
 
 
 class CurveRow(msgspec.Struct):
@@ -20,21 +22,39 @@ class CurveRow(msgspec.Struct):
     """What the time is of."""
 
 
-class ScalingFile(msgspec.Struct):
-    """All curves."""
+class ScalingDocument(ResultDocument, tag="scaling"):
+    """All curves: a chart for each operation and axis."""
 
     cores: list[str]
     curves: list[CurveRow]
 
+    def headline(self) -> str:
+        """See `ResultDocument`."""
+        return f"{plural(len(self.curves), 'operation')} on {', '.join(self.cores)}"
 
-def scaling_document(done: ScalingFile, title: str) -> ReportDocument:
-    """The page: a chart for each operation and axis. ChartError if sizes do not increase."""
-    head = f"{plural(len(done.curves), 'operation')} on {', '.join(done.cores)}"
-    document = ReportDocument(VERSION, title, head, "how cost grows", "note", [["cores", str(len(done.cores))]])
-    document.charts = [_chart(curve) for curve in done.curves]
-    document.tables = [_growth(done)]
-    document.notes = ["Processor time of a thread; compare cores with each other, not with another machine."]
-    return document
+    def conclusion(self) -> str:
+        """See `ResultDocument`."""
+        return "how cost grows"
+
+    def mood(self) -> str:
+        """See `ResultDocument`."""
+        return "note"
+
+    def figures(self) -> list[list[str]]:
+        """See `ResultDocument`."""
+        return [["cores", str(len(self.cores))]]
+
+    def notes(self) -> list[str]:
+        """See `ResultDocument`."""
+        return ["Processor time of a thread; compare cores with each other, not with another machine."]
+
+    def charts(self) -> list[Chart]:
+        """ChartError if sizes do not increase."""
+        return [_chart(curve) for curve in self.curves]
+
+    def tables(self) -> Sequence[Table]:
+        """See `ResultDocument`."""
+        return (_growth(self),)
 
 
 def _chart(curve: CurveRow) -> Chart:
@@ -44,7 +64,7 @@ def _chart(curve: CurveRow) -> Chart:
     return Chart(f"{curve.operation}, by {words}", words, f"time{of}, ns", lines, log_x=True, log_y=True)
 
 
-def _growth(done: ScalingFile) -> Table:
+def _growth(done: ScalingDocument) -> Table:
     """How much more the largest size costs than the smallest."""
     rows = [
         [curve.operation, curve.words or curve.axis, core, f"{values[-1][0] / values[0][0]:,.0f}", f"{grown:,.2f}"]

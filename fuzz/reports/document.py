@@ -1,14 +1,21 @@
-"""The document of a page, typed: what `msgspec.json` writes into it, and the schema that says so.
+"""Documents: what commands come to (`ResultDocument`), and what a page shows of it, typed, with the schema.
+
+Each says in its field `document` what it is. What a command came to is printed as JSON, and shown on a terminal, in
+Markdown, as JUnit (`formats`) and as a page, all from the same document. A page holds a report, a trace or a plan.
 
 A trace is kept as its changes. Blocks are numbers, 0 is the null block. Block ids in lists are *packed*: `-n, b` stands
 for the `n` blocks `b .. b + n - 1`. A block id that the pool does not have is written as the number of its blocks.
 """
 
+import json
+from collections.abc import Mapping, Sequence
+from math import log1p
 from typing import Any
 
 import msgspec
 
-from .chart import Chart
+from ..findings.words import plural
+from .charts import Chart
 
 VERSION = 1
 MOST_TRACES = 60
@@ -174,8 +181,8 @@ class Table(msgspec.Struct, omit_defaults=True):
     """A table of a report."""
 
     title: str
-    columns: list[str]
-    rows: list[list[str]]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
     note: str = ""
     marks: list[str] = []
     """Per row: `bad`, `good`, `note` or empty."""
@@ -329,6 +336,109 @@ class PlanDocument(msgspec.Struct, tag_field="document", tag="plan"):
 
 
 Document = TraceDocument | ReportDocument | PlanDocument
+"""What a page can show."""
+
+
+class ResultDocument(msgspec.Struct, tag_field="document"):
+    """What a command came to: the fields are its JSON, the methods what people are told of it, in all forms alike."""
+
+    def headline(self) -> str:
+        """One line: what was run and how much of it."""
+        raise NotImplementedError
+
+    def conclusion(self) -> str:
+        """One line: what was found, or that nothing was."""
+        raise NotImplementedError
+
+    def mood(self) -> str:
+        """`bad`, `good` or `note`."""
+        raise NotImplementedError
+
+    def figures(self) -> list[list[str]]:
+        """Pairs: what, how much."""
+        return []
+
+    def cards(self) -> list[FoundCard]:
+        """The findings."""
+        return []
+
+    def traces(self) -> list[str]:
+        """The trace file of each finding, empty where it has none; no list at all if none can have one."""
+        return []
+
+    def pages(self) -> list[str]:
+        """The page of each finding; empty where it has none."""
+        return [""] * len(self.cards())
+
+    def found_lines(self) -> list[str]:
+        """What a terminal shows of the findings before the tables."""
+        return []
+
+    def tables(self) -> Sequence[Table]:
+        """All tables; those without a row are not shown."""
+        return ()
+
+    def notes(self) -> list[str]:
+        """What else is to be said, a line each."""
+        return []
+
+    def charts(self) -> list[Chart]:
+        """ChartError if the numbers contradict each other."""
+        return []
+
+    def report(self, title: str, *, running: bool = False) -> ReportDocument:
+        """The page of it. `running`: it goes on, so nothing is settled yet. ChartError as from `charts`."""
+        cards = self.cards()
+        said = so_far(len(cards)) if running else (self.conclusion(), self.mood())
+        document = ReportDocument(VERSION, title, self.headline(), *said, self.figures(), cards)
+        document.notes, document.charts = self.notes(), self.charts()
+        document.tables = [table for table in self.tables() if table.rows]
+        return document
+
+    def lasted(self) -> float:
+        """How long it took, in seconds; 0 where that is not told."""
+        return float(getattr(self, "seconds", 0.0))
+
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(msgspec.to_builtins(self), indent=2)
+
+
+def so_far(found: int) -> tuple[str, str]:
+    """What to say first of a run that goes on, and its mood."""
+    return (f"{plural(found, 'finding')} so far", "bad") if found else ("nothing was found so far", "note")
+
+
+def counted(title: str, columns: Sequence[str], counts: Mapping[str, int]) -> Table:
+    """A table of counts by name, with bars of their orders of magnitude."""
+    rows = [[name, f"{times:,}"] for name, times in sorted(counts.items())]
+    return Table(title, columns, rows, bars=magnitudes([times for _, times in sorted(counts.items())]))
+
+
+def magnitudes(counts: Sequence[int]) -> list[float]:
+    """A bar for each count: the share of its logarithm in that of the largest."""
+    most = log1p(max([1, *counts]))
+    return [log1p(max(0, times)) / most for times in counts]
+
+
+def largest_first(table: Table) -> Table:
+    """The rows in the order of their bars, if it has any."""
+    if table.bars:
+        order = sorted(range(len(table.bars)), key=lambda row: -table.bars[row])
+        table.rows, table.bars = [table.rows[row] for row in order], [table.bars[row] for row in order]
+    return table
+
+
+def crossed(title: str, column: str, counts: Mapping[str, Mapping[str, int]], usual: Sequence[str]) -> Table:
+    """A table of counts by row and column, the usual columns first."""
+    columns = sorted(
+        {name for of_row in counts.values() for name in of_row}, key=lambda name: (name not in usual, name)
+    )
+    rows = [
+        [row, *(f"{of_row[name]:,}" if name in of_row else "" for name in columns)]
+        for row, of_row in sorted(counts.items())
+    ]
+    return Table(title, [column, *columns], rows)
 
 
 def schema() -> dict[str, Any]:

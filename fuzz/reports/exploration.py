@@ -1,12 +1,13 @@
-"""What `explore --json` prints as the document of a page: the states of each scope by depth, and what was found."""
+"""An exploration as a document: the states of each scope by depth, and what was found."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from ..findings.words import plural
-from .chart import Chart, ChartError, series
-from .document import VERSION, FoundCard, ReportDocument, Table
+from .charts import Chart, ChartError, series
+from .document import FoundCard, ResultDocument, Table
 
 DEPTH = "depth, operations"
 MOST_LINES = 10
@@ -18,6 +19,8 @@ class ExploreFound(msgspec.Struct):
 
     properties: list[str] = []
     texts: list[str] = []
+    operations: list[Any] = []
+    """The way there."""
     trace: str = ""
 
 
@@ -40,45 +43,67 @@ class ScopeRow(msgspec.Struct):
     finding: ExploreFound | None = None
 
 
-class ExploreFile(msgspec.Struct):
+class ExplorationDocument(ResultDocument, tag="exploration"):
     """All scopes that were explored."""
 
     scopes: list[ScopeRow]
 
+    @property
+    def broken(self) -> list[tuple[ScopeRow, ExploreFound]]:
+        """The scopes in which a property does not hold."""
+        return [(row, row.finding) for row in self.scopes if row.finding is not None]
+
     def traces(self) -> list[str]:
-        """The trace file of each finding."""
-        return [row.finding.trace for row in self.scopes if row.finding is not None]
+        """See `ResultDocument`."""
+        return [found.trace for _, found in self.broken]
 
+    def headline(self) -> str:
+        """See `ResultDocument`."""
+        states, seconds = sum(row.states for row in self.scopes), sum(row.seconds for row in self.scopes)
+        return f"{plural(len(self.scopes), 'scope')}, {plural(states, 'state')} in {seconds:.1f} s"
 
-def explore_document(done: ExploreFile, title: str) -> ReportDocument:
-    """The page of an exploration. ChartError if the states of a scope are not as many as those of its depths."""
-    rows = done.scopes
-    for row in rows:
-        if min(row.levels, default=1) < 1 or (row.levels and sum(row.levels) != row.states):
-            raise ChartError(f"scope {row.scope}: its depths have {sum(row.levels)} states of {row.states}")
-    states, seconds = sum(row.states for row in rows), sum(row.seconds for row in rows)
-    head = f"{plural(len(rows), 'scope')}, {plural(states, 'state')} in {seconds:.1f} s"
-    figures = [["states", f"{states:,}"], ["transitions", f"{sum(row.transitions for row in rows):,}"]]
-    figures += [["depth", str(max((row.depth for row in rows), default=0))], ["seconds", f"{seconds:.1f}"]]
-    document = ReportDocument(VERSION, title, head, *_verdict(rows), figures)
-    document.cards = [_card(row, row.finding) for row in rows if row.finding is not None]
-    document.notes = [f"{row.scope}: never reached: {', '.join(row.missing)}" for row in rows if row.missing]
-    document.charts = _charts(rows)
-    document.tables = [table for table in (_scopes(rows), _reached(rows)) if table.rows]
-    return document
+    def conclusion(self) -> str:
+        """See `ResultDocument`."""
+        if count := len(self.broken):
+            return plural(count, "scope in which a property does not hold", "scopes in which one does not hold")
+        if early := [row.scope for row in self.scopes if not row.passed]:
+            return f"nothing was found, but not all was seen of {', '.join(early)}"
+        if not self.scopes:
+            return "nothing was explored"
+        return f"every property holds in every state of {plural(len(self.scopes), 'scope')}"
 
+    def mood(self) -> str:
+        """See `ResultDocument`."""
+        if self.broken:
+            return "bad"
+        return "good" if self.scopes and all(row.passed for row in self.scopes) else "note"
 
-def _verdict(rows: Sequence[ScopeRow]) -> tuple[str, str]:
-    broken = [row for row in rows if row.finding is not None]
-    if broken:
-        return plural(
-            len(broken), "scope in which a property does not hold", "scopes in which one does not hold"
-        ), "bad"
-    if early := [row.scope for row in rows if not row.passed]:
-        return f"nothing was found, but not all was seen of {', '.join(early)}", "note"
-    if not rows:
-        return "nothing was explored", "note"
-    return f"every property holds in every state of {plural(len(rows), 'scope')}", "good"
+    def figures(self) -> list[list[str]]:
+        """See `ResultDocument`."""
+        rows = self.scopes
+        states, transitions = sum(row.states for row in rows), sum(row.transitions for row in rows)
+        depth, seconds = max((row.depth for row in rows), default=0), sum(row.seconds for row in rows)
+        figures = [["states", f"{states:,}"], ["transitions", f"{transitions:,}"]]
+        return [*figures, ["depth", str(depth)], ["seconds", f"{seconds:.1f}"]]
+
+    def cards(self) -> list[FoundCard]:
+        """See `ResultDocument`."""
+        return [_card(row, found) for row, found in self.broken]
+
+    def notes(self) -> list[str]:
+        """See `ResultDocument`."""
+        return [f"{row.scope}: never reached: {', '.join(row.missing)}" for row in self.scopes if row.missing]
+
+    def charts(self) -> list[Chart]:
+        """ChartError if the states of a scope are not as many as those of its depths."""
+        for row in self.scopes:
+            if min(row.levels, default=1) < 1 or (row.levels and sum(row.levels) != row.states):
+                raise ChartError(f"scope {row.scope}: its depths have {sum(row.levels)} states of {row.states}")
+        return _charts(self.scopes)
+
+    def tables(self) -> Sequence[Table]:
+        """See `ResultDocument`."""
+        return _scopes(self.scopes), _reached(self.scopes)
 
 
 def _card(row: ScopeRow, found: ExploreFound) -> FoundCard:

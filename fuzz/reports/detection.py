@@ -1,10 +1,14 @@
-"""What `mutants --against --json` writes as the document of a page: how soon faults are found, by each setting."""
+"""How soon faults are found by each setting, as a document: what `mutants --against --json` prints."""
+
+from collections.abc import Sequence
 
 import msgspec
 
 from ..findings.words import plural
-from .chart import Chart, Series, series
-from .document import VERSION, ReportDocument, Table
+from .charts import Chart, Series, series
+from .document import ResultDocument, Table
+
+TAG = "detection"
 
 CHARTS = 8
 """Faults that have a chart of their own: those that are found latest."""
@@ -57,40 +61,60 @@ class BudgetRow(msgspec.Struct):
     seconds: float | None = None
 
 
-class DetectionFile(msgspec.Struct):
-    """The JSON of a benchmark, as far as its page shows it."""
+class DetectionDocument(ResultDocument, tag=TAG):
+    """The JSON of a benchmark, as far as it is shown: survival curves, and the tests. The trials are left out."""
 
     detection: int
+    """Version of the trials."""
     budget: BudgetRow
     seeds: list[int] = []
     sides: list[SideRow] = []
     comparisons: list[ComparisonRow] = []
 
+    @property
+    def faults(self) -> list[str]:
+        """Their names, those that are found latest first."""
+        names = sorted({name for side in self.sides for name in side.curves})
+        return sorted(names, key=lambda name: -max(_mean(side, name) for side in self.sides))
 
-def detection_document(file: DetectionFile, title: str) -> ReportDocument:
-    """The page of a detection benchmark: survival curves, and the tests."""
-    unit = "operations" if file.budget.operations else "processor seconds"
-    faults = sorted({name for side in file.sides for name in side.curves})
-    figures = [["faults", f"{len(faults):,}"], ["seeds", f"{len(file.seeds):,}"]]
-    figures += [[f"found, {side.setting}", f"{side.found:,}"] for side in file.sides]
-    worse = [one.setting for one in file.comparisons if one.verdict == "worse"]
-    said = [f"{one.setting} against {one.against}: {one.verdict}" for one in file.comparisons]
-    head = f"{plural(len(faults), 'planted fault')} over {plural(len(file.seeds), 'seed')}"
-    mark = "bad" if worse else "good"
-    document = ReportDocument(VERSION, title, head, "; ".join(said) or "one setting alone", mark, figures)
-    end = float(file.budget.operations or file.budget.seconds or 0)
-    latest = sorted(faults, key=lambda name: -max(_mean(side, name) for side in file.sides))
-    document.charts = [_all_faults(file, faults, unit, end)]
-    document.charts += [_one_fault(file, name, unit, end) for name in latest[:CHARTS]]
-    document.tables = [_overall(file), *(_faults(file, one, latest) for one in file.comparisons)]
-    return document
+    def headline(self) -> str:
+        """See `ResultDocument`."""
+        return f"{plural(len(self.faults), 'planted fault')} over {plural(len(self.seeds), 'seed')}"
+
+    def conclusion(self) -> str:
+        """See `ResultDocument`."""
+        said = [f"{one.setting} against {one.against}: {one.verdict}" for one in self.comparisons]
+        return "; ".join(said) or "one setting alone"
+
+    def mood(self) -> str:
+        """See `ResultDocument`."""
+        return "bad" if any(one.verdict == "worse" for one in self.comparisons) else "good"
+
+    def figures(self) -> list[list[str]]:
+        """See `ResultDocument`."""
+        figures = [["faults", f"{len(self.faults):,}"], ["seeds", f"{len(self.seeds):,}"]]
+        return [*figures, *([f"found, {side.setting}", f"{side.found:,}"] for side in self.sides)]
+
+    def charts(self) -> list[Chart]:
+        """See `ResultDocument`."""
+        unit = "operations" if self.budget.operations else "processor seconds"
+        end = float(self.budget.operations or self.budget.seconds or 0)
+        latest = self.faults[:CHARTS]
+        return [
+            _all_faults(self, sorted(self.faults), unit, end),
+            *(_one_fault(self, name, unit, end) for name in latest),
+        ]
+
+    def tables(self) -> Sequence[Table]:
+        """See `ResultDocument`."""
+        return _overall(self), *(_faults(self, one, self.faults) for one in self.comparisons)
 
 
 def _mean(side: SideRow, fault: str) -> float:
     return side.curves[fault].mean if fault in side.curves else 0.0
 
 
-def _all_faults(file: DetectionFile, faults: list[str], unit: str, end: float) -> Chart:
+def _all_faults(file: DetectionDocument, faults: list[str], unit: str, end: float) -> Chart:
     lines = []
     for side in file.sides:
         falls = [fall for name in faults if name in side.curves for fall in _falls(side.curves[name])]
@@ -105,7 +129,7 @@ def _all_faults(file: DetectionFile, faults: list[str], unit: str, end: float) -
     )
 
 
-def _one_fault(file: DetectionFile, fault: str, unit: str, end: float) -> Chart:
+def _one_fault(file: DetectionDocument, fault: str, unit: str, end: float) -> Chart:
     lines = [_line(side.setting, _falls(side.curves[fault]), end, 1) for side in file.sides if fault in side.curves]
     return Chart(fault, f"{unit} so far", "not found yet, %", lines, log_x=True, steps=True)
 
@@ -128,7 +152,7 @@ def _line(name: str, falls: list[tuple[float, float]], end: float, curves: int) 
     return series(name, points)
 
 
-def _overall(file: DetectionFile) -> Table:
+def _overall(file: DetectionDocument) -> Table:
     columns = ["setting", "against", "verdict", "ratio of means", "A12", "p over seeds", "p over faults"]
     rows = [
         [
@@ -146,7 +170,7 @@ def _overall(file: DetectionFile) -> Table:
     return Table("Setting against setting", columns, rows, "A12 over 0.5: the first is mostly sooner.", marks)
 
 
-def _faults(file: DetectionFile, one: ComparisonRow, latest: list[str]) -> Table:
+def _faults(file: DetectionDocument, one: ComparisonRow, latest: list[str]) -> Table:
     sides = {side.setting: side for side in file.sides}
     pair = [sides[name] for name in (one.against, one.setting) if name in sides]
     columns = [

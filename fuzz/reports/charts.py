@@ -1,11 +1,78 @@
-"""How a run went on, as its JSON tells it, as charts: throughput, situations, findings and hits over time."""
+"""Charts of a page: lines and steps over an axis, typed, with what makes one worth drawing; and how a run went on, as
+charts of throughput, situations, findings and hits over time.
+"""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
 
-from .chart import Chart, ChartError, Series, check, series
+MOST_POINTS = 400
+"""Points that a line of a chart keeps (`series`); more cannot be told apart on a screen."""
+
+LEAST, MOST = 1e-12, 1e15
+"""Between these, and 0, lie the numbers that can be drawn, whatever their sign: farther out a browser does not tell
+neighbours apart."""
+
+
+class ChartError(ValueError):
+    """Numbers that no chart can be drawn from. The text is one line."""
+
+
+class Series(msgspec.Struct):
+    """A line of a chart; `xs` increase, and `ys` has a number for each of them."""
+
+    name: str
+    xs: list[float]
+    ys: list[float]
+
+
+class Chart(msgspec.Struct, omit_defaults=True):
+    """Lines over one axis. Without a point in any of them the page says that nothing was recorded."""
+
+    title: str
+    x: str
+    """What the axis below stands for, with its unit: `time, seconds`."""
+    y: str
+    """The same for the axis on the left."""
+    series: list[Series]
+    log_x: bool = False
+    """Logarithmic; points at or below 0 are then in the table alone."""
+    log_y: bool = False
+    steps: bool = False
+    """True if a value holds until the next point, as a count does; otherwise points are joined by straight lines."""
+    note: str = ""
+    """What is to be known in order to read it, in a sentence."""
+
+
+def series(name: str, points: Iterable[tuple[float, float]]) -> Series:
+    """A line through these points, in their order, with the last of those at one x; thinned to `MOST_POINTS`, the first
+    and the last point kept. ChartError as from `check`, so if an x is below the one before it."""
+    kept = list({float(x): float(y) for x, y in points}.items())
+    if len(kept) > MOST_POINTS:
+        last = len(kept) - 1
+        kept = [kept[place * last // (MOST_POINTS - 1)] for place in range(MOST_POINTS)]
+    made = Series(name, [x for x, _ in kept], [y for _, y in kept])
+    check([Chart("", "", "", [made])])
+    return made
+
+
+def check(charts: Sequence[Chart]) -> None:
+    """ChartError if a chart cannot be drawn: a line has not one y for each x, a number is not finite or
+    lies too far out, or an x does not lie behind the one before it; if a chart has two lines of one name."""
+    for chart in charts:
+        names = [line.name for line in chart.series]
+        if len(set(names)) < len(names):
+            raise ChartError(f"chart {chart.title!r}: two lines have one name")
+        for line in chart.series:
+            where = f"chart {chart.title!r}, {line.name!r}"
+            if len(line.xs) != len(line.ys):
+                raise ChartError(f"{where}: {len(line.xs)} places, and {len(line.ys)} values for them")
+            if not all(value == 0 or LEAST <= abs(value) <= MOST for value in [*line.xs, *line.ys]):
+                raise ChartError(f"{where}: a number is not finite, or too large or too small to be drawn")
+            if any(after <= before for before, after in pairwise(line.xs)):
+                raise ChartError(f"{where}: its places do not increase")
+
 
 TIME = "time, seconds"
 POINTS = 60
@@ -16,7 +83,7 @@ COUNTS = ("operations", "lookups", "hits")
 NO_LOOKUPS = "No lookup was made."
 
 
-class HistoryFile(msgspec.Struct):
+class HistoryLines(msgspec.Struct):
     """What is read of the history of a run (`reports.history`); lists of one length, counts since the start."""
 
     seconds: list[float] = []
@@ -34,7 +101,7 @@ class HistoryFile(msgspec.Struct):
         return self.seconds[-1] if self.seconds else 0.0
 
 
-def checked(history: HistoryFile) -> HistoryFile:
+def checked(history: HistoryLines) -> HistoryLines:
     """The same history. ChartError if it cannot be one: lists of unequal length, time or a count that goes back, more
     hits than lookups, something that came up outside its time."""
     lines = {name: getattr(history, name) for name in COUNTS}
@@ -50,7 +117,7 @@ def checked(history: HistoryFile) -> HistoryFile:
     return history
 
 
-def history_charts(histories: Mapping[str, HistoryFile], what: str = "operations", about: str = "") -> list[Chart]:
+def history_charts(histories: Mapping[str, HistoryLines], what: str = "operations", about: str = "") -> list[Chart]:
     """Charts with a line for each history, by name; of many only the first `MOST_LINES`. `what` is counted, `about` is
     noted on charts of rates. ChartError as from `checked`."""
     shown = {name: checked(history) for name, history in list(histories.items())[:MOST_LINES]}
@@ -73,9 +140,9 @@ def history_charts(histories: Mapping[str, HistoryFile], what: str = "operations
     ]
 
 
-def chained(histories: Sequence[HistoryFile]) -> HistoryFile:
+def chained(histories: Sequence[HistoryLines]) -> HistoryLines:
     """One after the other as one history. ChartError as from `checked`."""
-    whole = HistoryFile()
+    whole = HistoryLines()
     for one in map(checked, histories):
         shift = whole.end
         counts = [(name, (getattr(whole, name) or [0])[-1]) for name in COUNTS]
@@ -97,13 +164,13 @@ def counted(name: str, times: Sequence[float], end: float) -> Series:
     )
 
 
-def _rates(name: str, history: HistoryFile) -> Series:
+def _rates(name: str, history: HistoryLines) -> Series:
     done, at = history.operations, history.seconds
     rates = [(at[one], at[two], (done[two] - done[one]) / (at[two] - at[one])) for one, two in _intervals(history)]
     return _held(name, [(begin, end, float(f"{rate:.4g}")) for begin, end, rate in rates])
 
 
-def _hits(name: str, history: HistoryFile) -> Series:
+def _hits(name: str, history: HistoryLines) -> Series:
     """The share of each interval in which anything was looked up."""
     hits, lookups, at = history.hits, history.lookups, history.seconds
     pairs = [(one, two) for one, two in _intervals(history) if lookups[two] > lookups[one]]
@@ -117,11 +184,11 @@ def _held(name: str, values: Sequence[tuple[float, float, float]]) -> Series:
     return series(name, [*((begin, value) for begin, _, value in values), *last])
 
 
-def _intervals(history: HistoryFile) -> Iterator[tuple[int, int]]:
+def _intervals(history: HistoryLines) -> Iterator[tuple[int, int]]:
     return pairwise(_spaced(history))
 
 
-def _spaced(history: HistoryFile) -> list[int]:
+def _spaced(history: HistoryLines) -> list[int]:
     """Places of samples that are an interval apart, the last one among them."""
     places, gap = [0] if history.seconds else [], history.end / POINTS
     for place, seconds in enumerate(history.seconds):
