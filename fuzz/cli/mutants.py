@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,40 +27,47 @@ OPERATIONS = 12_000
 """How many operations each random mutant is looked for in lockstep, where nothing is said."""
 
 
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Only these faults, as in eagle*.", autocompletion=mutant_names),
+]
+SecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1,
+        help="How long to look for each (default: 20, 60 with --real, or as long as --operations); with --against in "
+        "processor time.",
+    ),
+]
+OperationsOption = Annotated[
+    int | None, typer.Option(min=1, help="How many operations to try for each; with --against 20,000 by default.")
+]
+SeedsOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Look for each with so many seeds, with --against 10 by default; medians are told."),
+]
+SettingOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="How soon each is found by this way of drawing, see --settings; or several."),
+]
+GitOption = Annotated[str | None, typer.Option(metavar="REF", help="... or than by the generator of this commit.")]
+KeepOption = Annotated[Path | None, to_file("With --of and --against: keep the result here, and go on from it.")]
+
+
 def mutants(
     context: typer.Context,
     list_only: Annotated[bool, typer.Option("--list", help="Only name the faults.")] = False,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only these faults, as in eagle*.", autocompletion=mutant_names),
-    ] = None,
+    only: OnlyOption = None,
     real: Annotated[bool, typer.Option("--real", help="The faults of the catalogue of real bugs instead.")] = False,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1,
-            help="How long to look for each (default: 20, 60 with --real, or as long as --operations); with --against "
-            "in processor time.",
-        ),
-    ] = None,
-    operations: Annotated[
-        int | None, typer.Option(min=1, help="How many operations to try for each; with --against 20,000 by default.")
-    ] = None,
+    seconds: SecondsOption = None,
+    operations: OperationsOption = None,
     seed: Annotated[int, typer.Option(help="Seed of the runs, the first one of several.")] = 0,
-    seeds: Annotated[
-        int | None,
-        typer.Option(min=1, help="Look for each with so many seeds, with --against 10 by default; medians are told."),
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="How soon each is found by this way of drawing, see --settings; or several."),
-    ] = None,
+    seeds: SeedsOption = None,
+    setting: SettingOption = None,
     against: Annotated[
         str | None, typer.Option(metavar="NAME", help="... and whether sooner than by this one.")
     ] = None,
-    against_git: Annotated[
-        str | None, typer.Option(metavar="REF", help="... or than by the generator of this commit.")
-    ] = None,
+    against_git: GitOption = None,
     settings: Annotated[bool, typer.Option("--settings", help="Only name the ways of drawing.")] = False,
     matrix: Annotated[bool, typer.Option("--matrix", help="Ask every detector about each fault.")] = False,
     oracle: Annotated[str, typer.Option(help="Judged by these instead of those that each is meant for.")] = "auto",
@@ -68,7 +76,7 @@ def mutants(
     random: Annotated[int, typer.Option(min=1, help="With --of: how many.")] = 160,
     cases: Annotated[int, typer.Option(min=0, help="With --of: how many configurations to try for each.")] = 600,
     jobs: Annotated[int, jobs_option("With --of and --against: processes")] = 1,
-    keep: Annotated[Path | None, to_file("With --of and --against: keep the result here, and go on from it.")] = None,
+    keep: KeepOption = None,
     write: Annotated[Path | None, to_file("With --against: write the page as Markdown.", metavar="FILE")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -105,26 +113,46 @@ def mutants(
         raise typer.Exit(compare(asked))
     if keep or write:
         raise typer.BadParameter(f"--{'keep' if keep else 'write'}: only with --of or --against")
+    if seconds is None and operations is None:
+        seconds = REAL_SECONDS if real else SECONDS
+    how = _How(seconds, operations, seed, seeds or 1, None if oracle == "auto" else oracle, target, matrix)
+    raise typer.Exit(_planted(only or [], real, list_only, how, as_json))
+
+
+@dataclass(frozen=True)
+class _How:
+    """How planted faults are hunted."""
+
+    seconds: float | None
+    operations: int | None
+    seed: int
+    seeds: int
+    oracle: str | None
+    """None for those that each fault is meant for."""
+    target: str
+    matrix: bool
+
+
+def _planted(only: Sequence[str], real: bool, list_only: bool, how: _How, as_json: bool) -> int:
+    """Hunt planted faults, or only name them. The exit code."""
     from ..adapters.impl import CORES
     from ..engines.mutants import Result, Search, can_be_tried, known_faults, missed, results
     from ..faults import LIST
     from ..findings.words import plural
     from ..reports.progress import steps
 
-    known = known_faults(real)
-    chosen = faults_named(only or [], known, LIST + (" --real" if real else ""))
-    known_or_usage("--target: no core of ours", [target], CORES, "write impl or impl-compiled")
+    chosen = faults_named(only, known_faults(real), LIST + (" --real" if real else ""))
+    known_or_usage("--target: no core of ours", [how.target], CORES, "write impl or impl-compiled")
     if list_only:
-        return _print_list(chosen, as_json)
-    judges = None if oracle == "auto" else oracles_or_usage(oracle, "impl")
-    if seconds is None and operations is None:
-        seconds = REAL_SECONDS if real else SECONDS
-    search = Search(seconds, operations, seed, judges, target)
+        _print_list(chosen, as_json)
+        return 0
+    judges = None if how.oracle is None else oracles_or_usage(how.oracle, "impl")
+    search = Search(how.seconds, how.operations, how.seed, judges, how.target)
     done: list[Result] = []
     tried, interrupted = [fault for fault in chosen if can_be_tried(fault)], False
     with steps(len(tried), "fault") as show:
         try:
-            for result in results(tried, search, seeds or 1, matrix, show):
+            for result in results(tried, search, how.seeds, how.matrix, show):
                 done.append(result)
                 if not as_json:
                     _print_result(result)
@@ -133,10 +161,10 @@ def mutants(
     if untried := [fault.name for fault in chosen if not can_be_tried(fault)]:
         print(f"not tried without torch: {', '.join(untried)}", file=sys.stderr)
     lost = missed(result.median for result in done)
-    _print_all(done, lost, matrix, as_json)
+    _print_all(done, lost, how.matrix, as_json)
     if interrupted:
         print(f"interrupted: {plural(len(tried) - len(done), 'fault')} not tried", file=sys.stderr)
-    raise typer.Exit(1 if lost else 130 if interrupted else 0)
+    return 1 if lost else 130 if interrupted else 0
 
 
 def _print_all(done: "Sequence[Result]", lost: Sequence[str], matrix: bool, as_json: bool) -> None:
