@@ -218,8 +218,7 @@ def document_of(path: Path, wanted: Wanted, floors: Floors | None = None, before
         raise TraceError(str(path), "", "is no campaign; only campaigns are held against one another")
     if floors is not None and isinstance(done, RunDocument):
         done.floors = {name: dict(table) for name, table in floors.items()}
-    report, traces = done.report(path.name), done.traces()
-    return _with_traces(report, traces, path.parent, wanted) if traces else report
+    return _with_traces(done.report(path.name), path.parent, wanted)
 
 
 PAGE_ALREADY = "is a page already: open it in a browser, or let --open do it"
@@ -261,7 +260,7 @@ def _of_campaign(done: CampaignDocument, path: Path, wanted: Wanted, before: Pat
         raise TraceError(str(older), "", "is no campaign; only campaigns are held against one another")
     title = path.parent.name if path.name == CAMPAIGN_FILE else path.name
     report = done.report(title or path.name, last=last if isinstance(last, CampaignDocument) else None)
-    return _with_traces(report, done.traces(), path.parent, wanted)
+    return _with_traces(report, path.parent, wanted)
 
 
 def _of_folder(folder: Path, wanted: Wanted) -> ReportDocument:
@@ -269,7 +268,7 @@ def _of_folder(folder: Path, wanted: Wanted) -> ReportDocument:
     if not traces:
         raise TraceError(str(folder), "", "holds no trace; name a trace, a folder of traces, or the JSON of a run")
     cards = [_card(path) for path in traces]
-    return _with_traces(_report_of(cards, folder.name), [str(path) for path in traces], Path(), wanted)
+    return _with_traces(_report_of(cards, folder.name), Path(), wanted)
 
 
 def _report_of(cards: Sequence[FoundCard], title: str) -> ReportDocument:
@@ -282,15 +281,17 @@ def _report_of(cards: Sequence[FoundCard], title: str) -> ReportDocument:
 def _card(path: Path) -> FoundCard:
     file = read_trace(path)
     text = "no finding is recorded" if file.finding is None else file.finding.text
-    return FoundCard(f"{path.name}: {text.partition(chr(10))[0]}", text, target=file.target)
+    return FoundCard(f"{path.name}: {text.partition(chr(10))[0]}", text, target=file.target, file=str(path))
 
 
-def _with_traces(document: ReportDocument, traces: Sequence[str], folder: Path, wanted: Wanted) -> ReportDocument:
+def _with_traces(document: ReportDocument, folder: Path, wanted: Wanted) -> ReportDocument:
     """The document with the trace of each of its cards, as far as it is found: from here, or from the report."""
-    for card, name in zip(document.cards, traces, strict=True):
+    for card in document.cards:
+        if not (name := card.file):
+            continue
         path = next((path for path in (Path(name), folder / name, *_beside(name, folder)) if path.is_file()), None)
-        if not name or path is None:
-            card.why_not = f"its trace is not there: {name}" if name else "it has no trace"
+        if path is None:
+            card.why_not = f"its trace is not there: {name}"
         elif len(document.traces) >= MOST_TRACES:
             card.why_not = f"a page holds {MOST_TRACES} traces; for this one: blockproof report {path}"
         else:

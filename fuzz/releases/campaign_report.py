@@ -68,8 +68,8 @@ def progress_line(row: Row) -> str:
 
 def write_page(campaign: CampaignDocument, path: Path) -> None:
     """Write the tables as a Markdown page; its folder is made if missing."""
-    head = f"{campaign.headline()}: {campaign.conclusion()}"
-    write_file(path, markdown_sections(head, campaign.tables()))
+    lead = campaign.lead()
+    write_file(path, markdown_sections(f"{lead.headline}: {lead.conclusion}", campaign.tables()))
 
 
 class KeptWhole:

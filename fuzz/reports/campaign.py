@@ -10,7 +10,7 @@ from ..findings.oracle_names import TARGET
 from ..findings.severity import Severity
 from ..findings.words import plural
 from .charts import Chart, chained, history_charts
-from .document import Cell, FoundCard, Matrix, ReportDocument, ResultDocument, Table
+from .document import Cell, FoundCard, Lead, Matrix, ReportDocument, ResultDocument, Table
 from .run import RunDocument
 from .summary import NEW
 
@@ -106,52 +106,37 @@ class CampaignDocument(ResultDocument, tag="campaign"):
         """A line for each target whose runs tested nothing: what to look at."""
         return [f"{row.target}: {row.tested_nothing}" for row in self.targets if row.tested_nothing]
 
-    def headline(self) -> str:
-        """See `ResultDocument`."""
-        operations = sum(row.operations for row in self.targets)
-        return f"{plural(len(self.targets), 'target')}, {plural(operations, 'operation')}"
-
-    def conclusion(self) -> str:
+    def lead(self) -> Lead:
         """How much was found, the worst of it, and whether all targets came to their end."""
+        operations, seconds = (sum(getattr(row, name) for row in self.targets) for name in ("operations", "seconds"))
+        headline = f"{plural(len(self.targets), 'target')}, {plural(operations, 'operation')}"
+        counts = (("targets", len(self.targets)), ("operations", operations), ("findings", len(self.found)))
+        figures = [*((name, f"{count:,}") for name, count in counts), ("seconds", f"{seconds:,.0f}")]
         ended = f"; ended by {interrupted_by()}" if any(row.interrupted for row in self.targets) else ""
         lost = f"NOT ALL OF IT RAN: {'; '.join(self.not_run())}" if self.not_run() else ""
         found = [one for _, one in self.found]
         if not found:
             nothing = self.untested()
-            return lost or (f"TESTED NOTHING: {nothing[0]}" if nothing else f"nothing was found{ended}")
+            said = lost or (f"TESTED NOTHING: {nothing[0]}" if nothing else f"nothing was found{ended}")
+            tested = not lost and not nothing and all(row.operations for row in self.targets)
+            return Lead(headline, said, "good" if tested else "note", figures)
         worst = min((one.severity for one in found), key=lambda name: _RANKS.get(name, len(_RANKS)))
         roots = Counter(one.root_cause for one in found if one.root_cause)
         new = f", {roots[NEW]} of them new" if roots else ""
-        return f"{plural(len(found), 'finding')}{new}, the worst: {worst}{ended}" + (f"; {lost}" if lost else "")
-
-    def mood(self) -> str:
-        """See `ResultDocument`."""
-        if self.found:
-            return "bad"
-        tested = all(row.operations and not row.tested_nothing and not row.problem for row in self.targets)
-        return "good" if tested else "note"
-
-    def figures(self) -> list[list[str]]:
-        """See `ResultDocument`."""
-        operations, seconds = (sum(getattr(row, name) for row in self.targets) for name in ("operations", "seconds"))
-        counts = (("targets", len(self.targets)), ("operations", operations), ("findings", len(self.found)))
-        return [*([name, f"{count:,}"] for name, count in counts), ["seconds", f"{seconds:,.0f}"]]
+        said = f"{plural(len(found), 'finding')}{new}, the worst: {worst}{ended}" + (f"; {lost}" if lost else "")
+        return Lead(headline, said, "bad", figures)
 
     def cards(self) -> list[FoundCard]:
         """See `ResultDocument`."""
         return [_card(row, one) for row, one in self.found]
 
-    def lasted(self) -> float:
-        """That of the target that took longest."""
-        return max((row.seconds for row in self.targets), default=0.0)
-
-    def traces(self) -> list[str]:
-        """See `ResultDocument`."""
-        return [one.trace for _, one in self.found]
-
     def pages(self) -> list[str]:
         """See `ResultDocument`."""
         return [one.page for _, one in self.found]
+
+    def lasted(self) -> float:
+        """That of the target that took longest."""
+        return max((row.seconds for row in self.targets), default=0.0)
 
     def notes(self) -> list[str]:
         """See `ResultDocument`."""
@@ -259,7 +244,7 @@ def _lines(row: CampaignRow) -> list[str]:
 def _card(row: CampaignRow, one: CampaignFound) -> FoundCard:
     found = (one.text, one.severity, one.oracle, one.observable, row.target, one.attention, one.times)
     card = FoundCard(one.headline(), *found)
-    card.command = one.command
+    card.command, card.file = one.command, one.trace
     return card
 
 

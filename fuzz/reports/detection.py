@@ -6,7 +6,7 @@ import msgspec
 
 from ..findings.words import plural
 from .charts import Chart, Series, series
-from .document import ResultDocument, Table
+from .document import Lead, ResultDocument, Table
 
 TAG = "detection"
 
@@ -77,23 +77,14 @@ class DetectionDocument(ResultDocument, tag=TAG):
         names = sorted({name for side in self.sides for name in side.curves})
         return sorted(names, key=lambda name: -max(_mean(side, name) for side in self.sides))
 
-    def headline(self) -> str:
+    def lead(self) -> Lead:
         """See `ResultDocument`."""
-        return f"{plural(len(self.faults), 'planted fault')} over {plural(len(self.seeds), 'seed')}"
-
-    def conclusion(self) -> str:
-        """See `ResultDocument`."""
+        figures = [("faults", f"{len(self.faults):,}"), ("seeds", f"{len(self.seeds):,}")]
+        figures += [(f"found, {side.setting}", f"{side.found:,}") for side in self.sides]
         said = [f"{one.setting} against {one.against}: {one.verdict}" for one in self.comparisons]
-        return "; ".join(said) or "one setting alone"
-
-    def mood(self) -> str:
-        """See `ResultDocument`."""
-        return "bad" if any(one.verdict == "worse" for one in self.comparisons) else "good"
-
-    def figures(self) -> list[list[str]]:
-        """See `ResultDocument`."""
-        figures = [["faults", f"{len(self.faults):,}"], ["seeds", f"{len(self.seeds):,}"]]
-        return [*figures, *([f"found, {side.setting}", f"{side.found:,}"] for side in self.sides)]
+        mood = "bad" if any(one.verdict == "worse" for one in self.comparisons) else "good"
+        headline = f"{plural(len(self.faults), 'planted fault')} over {plural(len(self.seeds), 'seed')}"
+        return Lead(headline, "; ".join(said) or "one setting alone", mood, figures)
 
     def charts(self) -> list[Chart]:
         """See `ResultDocument`."""

@@ -7,7 +7,7 @@ import msgspec
 from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import BLOCKPROOF
 from ..findings.words import plural
-from .document import FoundCard, ResultDocument, Table
+from .document import FoundCard, Lead, ResultDocument, Table
 
 
 class SituationRow(msgspec.Struct):
@@ -61,38 +61,25 @@ class DifferenceDocument(ResultDocument, tag="difference"):
         """Those of all comparisons; they behave alike if there are none."""
         return [one for comparison in self.comparisons for one in comparison.situations]
 
-    def headline(self) -> str:
-        """See `ResultDocument`."""
-        operations = sum(one.operations for one in self.comparisons)
-        seconds = sum(one.seconds for one in self.comparisons)
-        return f"{self.first} and {self.second}: {plural(operations, 'operation')} on both, {seconds:.1f} s"
-
-    def conclusion(self) -> str:
+    def lead(self) -> Lead:
         """In how many situations they differ."""
+        operations, seconds, runs = (
+            sum(getattr(one, name) for one in self.comparisons) for name in ("operations", "seconds", "runs")
+        )
         bugs = sum(one.oracle == BLOCKPROOF for one in self.situations)
         found = len(self.situations) - bugs
         ended = f"; ended by {interrupted_by()}" if self.interrupted else ""
         if bugs:
             ended = f"; {plural(bugs, 'bug')} of blockproof came up, so not all was compared{ended}"
         alike = "no difference was found" if bugs else "they behave alike"
-        return (f"they differ in {plural(found, 'situation')}" if found else alike) + ended
-
-    def mood(self) -> str:
-        """See `ResultDocument`."""
-        return "bad" if self.situations else "good"
-
-    def figures(self) -> list[list[str]]:
-        """See `ResultDocument`."""
-        runs = sum(one.runs for one in self.comparisons)
-        return [["situations", f"{len(self.situations):,}"], ["runs", f"{runs:,}"]]
+        said = (f"they differ in {plural(found, 'situation')}" if found else alike) + ended
+        headline = f"{self.first} and {self.second}: {plural(operations, 'operation')} on both, {seconds:.1f} s"
+        figures = [("situations", f"{len(self.situations):,}"), ("runs", f"{runs:,}")]
+        return Lead(headline, said, "bad" if self.situations else "good", figures)
 
     def cards(self) -> list[FoundCard]:
         """See `ResultDocument`."""
         return [_card(comparison, one, self.second) for comparison in self.comparisons for one in comparison.situations]
-
-    def traces(self) -> list[str]:
-        """See `ResultDocument`."""
-        return [one.trace for one in self.situations]
 
     def notes(self) -> list[str]:
         """See `ResultDocument`."""
@@ -106,5 +93,5 @@ class DifferenceDocument(ResultDocument, tag="difference"):
 def _card(comparison: CompareRow, one: SituationRow, target: str) -> FoundCard:
     head = f"{one.situation} at {one.operation}, by {comparison.compared}, in {plural(one.runs, 'run')}"
     card = FoundCard(head, one.text, oracle=one.oracle, observable=one.situation, target=target, times=one.runs)
-    card.command = one.command
+    card.command, card.file = one.command, one.trace
     return card

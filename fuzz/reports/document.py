@@ -10,7 +10,7 @@ for the `n` blocks `b .. b + n - 1`. A block id that the pool does not have is w
 import json
 from collections.abc import Mapping, Sequence
 from math import log1p
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -208,6 +208,8 @@ class FoundCard(msgspec.Struct, omit_defaults=True):
     """Why its trace is not among them."""
     page: str = ""
     """Where the page of its trace lies, seen from the page of a run that goes on; else empty."""
+    file: str = ""
+    """The file of its trace."""
 
 
 class Cell(msgspec.Struct, omit_defaults=True):
@@ -339,35 +341,32 @@ Document = TraceDocument | ReportDocument | PlanDocument
 """What a page can show."""
 
 
+class Lead(NamedTuple):
+    """What stands first in a report."""
+
+    headline: str
+    """One line: what was run and how much of it."""
+    conclusion: str
+    """One line: what was found, or that nothing was."""
+    mood: str
+    """`bad`, `good` or `note`."""
+    figures: Sequence[Sequence[str]] = ()
+    """Pairs: what, how much."""
+
+
 class ResultDocument(msgspec.Struct, tag_field="document"):
     """What a command came to: the fields are its JSON, the methods what people are told of it, in all forms alike."""
 
-    def headline(self) -> str:
-        """One line: what was run and how much of it."""
+    def lead(self) -> Lead:
+        """What stands first."""
         raise NotImplementedError
-
-    def conclusion(self) -> str:
-        """One line: what was found, or that nothing was."""
-        raise NotImplementedError
-
-    def mood(self) -> str:
-        """`bad`, `good` or `note`."""
-        raise NotImplementedError
-
-    def figures(self) -> list[list[str]]:
-        """Pairs: what, how much."""
-        return []
 
     def cards(self) -> list[FoundCard]:
         """The findings."""
         return []
 
-    def traces(self) -> list[str]:
-        """The trace file of each finding, empty where it has none; no list at all if none can have one."""
-        return []
-
     def pages(self) -> list[str]:
-        """The page of each finding; empty where it has none."""
+        """The page of each finding, empty where it has none."""
         return [""] * len(self.cards())
 
     def found_lines(self) -> list[str]:
@@ -389,8 +388,10 @@ class ResultDocument(msgspec.Struct, tag_field="document"):
     def report(self, title: str, *, running: bool = False) -> ReportDocument:
         """The page of it. `running`: it goes on, so nothing is settled yet. ChartError as from `charts`."""
         cards = self.cards()
-        said = so_far(len(cards)) if running else (self.conclusion(), self.mood())
-        document = ReportDocument(VERSION, title, self.headline(), *said, self.figures(), cards)
+        headline, conclusion, mood, figures = self.lead()
+        if running:
+            conclusion, mood = so_far(len(cards))
+        document = ReportDocument(VERSION, title, headline, conclusion, mood, [[*pair] for pair in figures], cards)
         document.notes, document.charts = self.notes(), self.charts()
         document.tables = [table for table in self.tables() if table.rows]
         return document

@@ -7,7 +7,7 @@ import msgspec
 
 from ..findings.words import plural
 from .charts import Chart, ChartError, series
-from .document import FoundCard, ResultDocument, Table
+from .document import FoundCard, Lead, ResultDocument, Table
 
 DEPTH = "depth, operations"
 MOST_LINES = 10
@@ -53,38 +53,23 @@ class ExplorationDocument(ResultDocument, tag="exploration"):
         """The scopes in which a property does not hold."""
         return [(row, row.finding) for row in self.scopes if row.finding is not None]
 
-    def traces(self) -> list[str]:
-        """See `ResultDocument`."""
-        return [found.trace for _, found in self.broken]
-
-    def headline(self) -> str:
-        """See `ResultDocument`."""
-        states, seconds = sum(row.states for row in self.scopes), sum(row.seconds for row in self.scopes)
-        return f"{plural(len(self.scopes), 'scope')}, {plural(states, 'state')} in {seconds:.1f} s"
-
-    def conclusion(self) -> str:
-        """See `ResultDocument`."""
-        if count := len(self.broken):
-            return plural(count, "scope in which a property does not hold", "scopes in which one does not hold")
-        if early := [row.scope for row in self.scopes if not row.passed]:
-            return f"nothing was found, but not all was seen of {', '.join(early)}"
-        if not self.scopes:
-            return "nothing was explored"
-        return f"every property holds in every state of {plural(len(self.scopes), 'scope')}"
-
-    def mood(self) -> str:
-        """See `ResultDocument`."""
-        if self.broken:
-            return "bad"
-        return "good" if self.scopes and all(row.passed for row in self.scopes) else "note"
-
-    def figures(self) -> list[list[str]]:
+    def lead(self) -> Lead:
         """See `ResultDocument`."""
         rows = self.scopes
-        states, transitions = sum(row.states for row in rows), sum(row.transitions for row in rows)
-        depth, seconds = max((row.depth for row in rows), default=0), sum(row.seconds for row in rows)
-        figures = [["states", f"{states:,}"], ["transitions", f"{transitions:,}"]]
-        return [*figures, ["depth", str(depth)], ["seconds", f"{seconds:.1f}"]]
+        states, seconds = sum(row.states for row in rows), sum(row.seconds for row in rows)
+        depth = max((row.depth for row in rows), default=0)
+        headline = f"{plural(len(rows), 'scope')}, {plural(states, 'state')} in {seconds:.1f} s"
+        figures = [("states", f"{states:,}"), ("transitions", f"{sum(row.transitions for row in rows):,}")]
+        return Lead(headline, *self._said(), [*figures, ("depth", str(depth)), ("seconds", f"{seconds:.1f}")])
+
+    def _said(self) -> tuple[str, str]:
+        if count := len(self.broken):
+            return plural(count, "scope in which a property does not hold", "scopes in which one does not hold"), "bad"
+        if early := [row.scope for row in self.scopes if not row.passed]:
+            return f"nothing was found, but not all was seen of {', '.join(early)}", "note"
+        if not self.scopes:
+            return "nothing was explored", "note"
+        return f"every property holds in every state of {plural(len(self.scopes), 'scope')}", "good"
 
     def cards(self) -> list[FoundCard]:
         """See `ResultDocument`."""
@@ -108,7 +93,7 @@ class ExplorationDocument(ResultDocument, tag="exploration"):
 
 def _card(row: ScopeRow, found: ExploreFound) -> FoundCard:
     text = "\n".join(found.texts)
-    return FoundCard(f"{row.scope}: {', '.join(found.properties)}", text, oracle="exploration")
+    return FoundCard(f"{row.scope}: {', '.join(found.properties)}", text, oracle="exploration", file=found.trace)
 
 
 def _charts(rows: Sequence[ScopeRow]) -> list[Chart]:

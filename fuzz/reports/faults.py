@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from ..findings.words import plural
 from .charts import Chart, Series, series
-from .document import ResultDocument, Table
+from .document import Lead, ResultDocument, Table
 
 LEAST_S = 0.01
 """Times are told to this precision; a shorter one has no place on a logarithmic axis."""
@@ -48,28 +48,13 @@ class FaultsDocument(ResultDocument, tag="faults"):
 
     faults: list[HuntRow]
 
-    @property
-    def missed(self) -> int:
-        """How many were not found."""
-        return sum(not row.found for row in self.faults)
-
-    def headline(self) -> str:
+    def lead(self) -> Lead:
         """See `ResultDocument`."""
-        return f"{plural(len(self.faults), 'fault')} planted one after the other"
-
-    def conclusion(self) -> str:
-        """See `ResultDocument`."""
-        return f"{plural(self.missed, 'fault')} missed" if self.missed else f"all {len(self.faults)} found"
-
-    def mood(self) -> str:
-        """See `ResultDocument`."""
-        return "bad" if self.missed else "good"
-
-    def figures(self) -> list[list[str]]:
-        """See `ResultDocument`."""
-        count = len(self.faults)
-        counts = (("faults", count), ("found", count - self.missed), ("missed", self.missed))
-        return [[name, f"{number:,}"] for name, number in counts]
+        count, missed = len(self.faults), sum(not row.found for row in self.faults)
+        said = f"{plural(missed, 'fault')} missed" if missed else f"all {count} found"
+        counts = (("faults", count), ("found", count - missed), ("missed", missed))
+        figures = [(name, f"{number:,}") for name, number in counts]
+        return Lead(f"{plural(count, 'fault')} planted one after the other", said, "bad" if missed else "good", figures)
 
     def charts(self) -> list[Chart]:
         """See `ResultDocument`."""

@@ -17,18 +17,20 @@ from .run import RunDocument
 
 def plain(document: ResultDocument) -> str:
     """The report for a log: aligned lines, what was found first."""
-    return plain_text(document.headline(), document.tables(), document.conclusion(), document.found_lines())
+    lead = document.lead()
+    return plain_text(lead.headline, document.tables(), lead.conclusion, document.found_lines())
 
 
 def show(document: ResultDocument) -> None:
     """Print the report: as tables on a terminal, as plain lines elsewhere. What was found comes first."""
-    bad, first = document.mood() != "good", document.found_lines()
-    show_tables(document.headline(), document.tables(), document.conclusion(), bad=bad, first=first)
+    lead, first = document.lead(), document.found_lines()
+    show_tables(lead.headline, document.tables(), lead.conclusion, bad=lead.mood != "good", first=first)
 
 
 def markdown(run: RunDocument) -> str:
     """The report as a Markdown page, for the summary of a CI job."""
-    lines = [f"## blockproof: {run.conclusion()}", "", run.headline()]
+    lead = run.lead()
+    lines = [f"## blockproof: {lead.conclusion}", "", lead.headline]
     if run.finding is not None:
         lines += ["", "```", *run.found_lines()[1:], "```"]
     lines += ["", *(f"- {line}" for line in run.warnings)] if run.warnings else []
@@ -84,7 +86,7 @@ def _failures(run: RunDocument, names: Sequence[str]) -> dict[str, tuple[str, li
         return {}
     if len(run.findings) < 2:
         attention = next(iter(run.findings[0].attention), "") if run.findings else ""
-        return {attention or names[0]: (run.conclusion(), run.found_lines()[1:])}
+        return {attention or names[0]: (run.lead().conclusion, run.found_lines()[1:])}
     failures: dict[str, tuple[str, list[str]]] = {}
     for one in run.findings:
         name = next(iter(one.attention), names[0])

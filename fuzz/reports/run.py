@@ -16,7 +16,17 @@ from ..findings.severity import exception_of, severity
 from ..findings.words import plural
 from ..runs.canary import told_line
 from .charts import Chart, HistoryLines, history_charts
-from .document import FoundCard, ReportDocument, ResultDocument, Table, counted, crossed, largest_first, magnitudes
+from .document import (
+    FoundCard,
+    Lead,
+    ReportDocument,
+    ResultDocument,
+    Table,
+    counted,
+    crossed,
+    largest_first,
+    magnitudes,
+)
 from .history import TOLD
 from .summary import Found, Summary
 from .vacuity import vacuity
@@ -223,13 +233,37 @@ class RunDocument(ResultDocument, tag="run"):
             None if summary.finding is None else summary.finding.as_json(),
         )
 
-    def traces(self) -> list[str]:
-        """The trace file of each finding."""
-        return [found.reproduction.trace for found in self.findings]
+    def lead(self) -> Lead:
+        """See `ResultDocument`."""
+        ended = f", ended by {interrupted_by()}" if self.interrupted else ""
+        tried = f"; {told_line(msgspec.structs.asdict(self.canary))}" if self.canary else ""
+        headline = (
+            f"{self.target}, engine {self.engine}, seed {self.seed}: {plural(self.runs, 'run')}, "
+            f"{plural(self.operations, 'operation')} in {self.seconds:.1f} s "
+            f"({self.operations_per_second:,.0f}/s){ended}{tried}"
+        )
+        allocations = self.outcomes.get("Allocate", {})
+        asked, refused = sum(allocations.values()), allocations.get("Refused", 0)
+        figures = [("operations", f"{self.operations:,}"), ("runs", f"{self.runs:,}")]
+        figures += [("seconds", f"{self.seconds:.1f}"), ("operations a second", f"{self.operations_per_second:,.0f}")]
+        figures += [("allocations refused", f"{refused / asked:.0%}")] if asked else []
+        return Lead(headline, *self._said(), [*figures, ("engine", self.engine), ("seed", str(self.seed))])
 
-    def pages(self) -> list[str]:
-        """The page of each finding."""
-        return [found.reproduction.page or "" for found in self.findings]
+    def _said(self) -> tuple[str, str]:
+        """What was found, or that nothing was."""
+        if self.finding is None:
+            mood = "bad" if self.findings or self.floors_unmet else "note" if self.tested_nothing else "good"
+            if self.tested_nothing:
+                return f"TESTED NOTHING: {self.tested_nothing}", mood
+            missed = len(self.floors_unmet)
+            unmet = f"; {plural(missed, 'floor was', 'floors were')} not reached" if missed else ""
+            return f"no difference in {plural(self.operations, 'operation')}{unmet}", mood
+        others = len(self.findings) - 1
+        rest = f" ({self.findings[0].severity}), the worst of {plural(others + 1, 'finding')}" if others > 0 else ""
+        lost = f"; NOT ALL OF IT RAN: {self.lost}" if self.lost else ""
+        oracle, observable, where = (str(self.finding.get(name, "")) for name in ("oracle", "observable", "operation"))
+        what = _VERDICTS.get(oracle, "{what}").format(what=observable)
+        return f"FOUND: {what} at {where}{rest}{lost}", "bad"
 
     def report(self, title: str, *, running: bool = False) -> ReportDocument:
         """The page of it: with the floors, and the most frequent of what was counted first."""
@@ -243,6 +277,10 @@ class RunDocument(ResultDocument, tag="run"):
         """See `ResultDocument`."""
         return [_card(found, self.target) for found in self.findings]
 
+    def pages(self) -> list[str]:
+        """See `ResultDocument`."""
+        return [found.reproduction.page or "" for found in self.findings]
+
     def notes(self) -> list[str]:
         """See `ResultDocument`."""
         return list(self.warnings)
@@ -250,46 +288,6 @@ class RunDocument(ResultDocument, tag="run"):
     def charts(self) -> list[Chart]:
         """See `ResultDocument`."""
         return history_charts({self.target: self.history}) if self.history else []
-
-    def figures(self) -> list[list[str]]:
-        """See `ResultDocument`."""
-        allocations = self.outcomes.get("Allocate", {})
-        asked, refused = sum(allocations.values()), allocations.get("Refused", 0)
-        figures = [["operations", f"{self.operations:,}"], ["runs", f"{self.runs:,}"]]
-        figures += [["seconds", f"{self.seconds:.1f}"], ["operations a second", f"{self.operations_per_second:,.0f}"]]
-        figures += [["allocations refused", f"{refused / asked:.0%}"]] if asked else []
-        return [*figures, ["engine", self.engine], ["seed", str(self.seed)]]
-
-    def headline(self) -> str:
-        """One line: what was run and how much of it."""
-        ended = f", ended by {interrupted_by()}" if self.interrupted else ""
-        tried = f"; {told_line(msgspec.structs.asdict(self.canary))}" if self.canary else ""
-        return (
-            f"{self.target}, engine {self.engine}, seed {self.seed}: {plural(self.runs, 'run')}, "
-            f"{plural(self.operations, 'operation')} in {self.seconds:.1f} s "
-            f"({self.operations_per_second:,.0f}/s){ended}{tried}"
-        )
-
-    def conclusion(self) -> str:
-        """One line: what was found, or that nothing was."""
-        if self.finding is None:
-            if self.tested_nothing:
-                return f"TESTED NOTHING: {self.tested_nothing}"
-            missed = len(self.floors_unmet)
-            unmet = f"; {plural(missed, 'floor was', 'floors were')} not reached" if missed else ""
-            return f"no difference in {plural(self.operations, 'operation')}{unmet}"
-        others = len(self.findings) - 1
-        rest = f" ({self.findings[0].severity}), the worst of {plural(others + 1, 'finding')}" if others > 0 else ""
-        lost = f"; NOT ALL OF IT RAN: {self.lost}" if self.lost else ""
-        oracle, observable, where = (str(self.finding.get(name, "")) for name in ("oracle", "observable", "operation"))
-        what = _VERDICTS.get(oracle, "{what}").format(what=observable)
-        return f"FOUND: {what} at {where}{rest}{lost}"
-
-    def mood(self) -> str:
-        """`bad`, `good` or `note`."""
-        if self.finding is not None or self.findings or self.floors_unmet:
-            return "bad"
-        return "note" if self.tested_nothing else "good"
 
     def found_lines(self) -> list[str]:
         """What was found, its smallest trace and its files, numbered if there is more; each after an empty line."""
@@ -343,7 +341,7 @@ def deviation_table(declared: Sequence[Declared], *, long_run: bool) -> Table:
 def _card(found: RunFound, target: str) -> FoundCard:
     card = FoundCard(found.headline(), found.text, found.severity, found.oracle, found.observable, target)
     card.attention, card.times = ", ".join(sorted(found.attention)), found.times
-    card.command = found.reproduction.command
+    card.command, card.file = found.reproduction.command, found.reproduction.trace
     return card
 
 

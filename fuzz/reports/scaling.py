@@ -6,7 +6,7 @@ import msgspec
 
 from ..findings.words import plural
 from .charts import Chart, series
-from .document import ResultDocument, Table
+from .document import Lead, ResultDocument, Table
 
 
 class CurveRow(msgspec.Struct):
@@ -28,21 +28,10 @@ class ScalingDocument(ResultDocument, tag="scaling"):
     cores: list[str]
     curves: list[CurveRow]
 
-    def headline(self) -> str:
+    def lead(self) -> Lead:
         """See `ResultDocument`."""
-        return f"{plural(len(self.curves), 'operation')} on {', '.join(self.cores)}"
-
-    def conclusion(self) -> str:
-        """See `ResultDocument`."""
-        return "how cost grows"
-
-    def mood(self) -> str:
-        """See `ResultDocument`."""
-        return "note"
-
-    def figures(self) -> list[list[str]]:
-        """See `ResultDocument`."""
-        return [["cores", str(len(self.cores))]]
+        headline = f"{plural(len(self.curves), 'operation')} on {', '.join(self.cores)}"
+        return Lead(headline, "how cost grows", "note", [("cores", str(len(self.cores)))])
 
     def notes(self) -> list[str]:
         """See `ResultDocument`."""

@@ -8,7 +8,7 @@ import msgspec
 
 from ..findings.words import plural
 from .charts import Chart, HistoryLines, history_charts
-from .document import FoundCard, ReportDocument, ResultDocument, Table, counted, largest_first
+from .document import FoundCard, Lead, ReportDocument, ResultDocument, Table, counted, largest_first
 
 
 class StoryFound(msgspec.Struct):
@@ -63,35 +63,25 @@ class SchedulerDocument(ResultDocument, tag="scheduler"):
         """See `ResultDocument`."""
         return super().report(f"{self.target}: {title}", running=running)
 
-    def headline(self) -> str:
+    def lead(self) -> Lead:
         """See `ResultDocument`."""
-        done = f"{plural(self.stories, 'engine')}, {plural(self.steps, 'scheduler step')}"
-        return f"{done} in {self.seconds:.1f} s"
+        done = f"{plural(self.stories, 'engine')}, {plural(self.steps, 'scheduler step')} in {self.seconds:.1f} s"
+        figures = [("engines", f"{self.stories:,}"), ("scheduler steps", f"{self.steps:,}")]
+        figures += [("seconds", f"{self.seconds:.1f}")]
+        rate = self.steps / self.cpu_seconds if self.cpu_seconds > 0 else 0.0
+        figures += [("steps a second of CPU", f"{rate:,.0f}")] if rate else []
+        return Lead(done, *self._said(), figures)
 
-    def conclusion(self) -> str:
-        """See `ResultDocument`."""
+    def _said(self) -> tuple[str, str]:
         if self.lost:
-            return f"the process of {self.target} was lost: {self.lost}"
+            return f"the process of {self.target} was lost: {self.lost}", "bad"
         if self.found:
             new = sum(not one.known for one in self.found)
-            return f"{plural(len(self.found), 'finding')} on {self.target}, {new} of them new"
+            return f"{plural(len(self.found), 'finding')} on {self.target}, {new} of them new", "bad"
         if self.floors_unmet:
             missed = plural(len(self.floors_unmet), "floor was", "floors were")
-            return f"nothing was found, but {missed} not reached"
-        return f"nothing was found on {self.target}" if self.steps else "no step ran"
-
-    def mood(self) -> str:
-        """See `ResultDocument`."""
-        if self.lost or self.found or self.floors_unmet:
-            return "bad"
-        return "good" if self.steps else "note"
-
-    def figures(self) -> list[list[str]]:
-        """See `ResultDocument`."""
-        figures = [["engines", f"{self.stories:,}"], ["scheduler steps", f"{self.steps:,}"]]
-        figures += [["seconds", f"{self.seconds:.1f}"]]
-        rate = self.steps / self.cpu_seconds if self.cpu_seconds > 0 else 0.0
-        return figures + ([["steps a second of CPU", f"{rate:,.0f}"]] if rate else [])
+            return f"nothing was found, but {missed} not reached", "bad"
+        return (f"nothing was found on {self.target}", "good") if self.steps else ("no step ran", "note")
 
     def cards(self) -> list[FoundCard]:
         """See `ResultDocument`."""

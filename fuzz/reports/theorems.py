@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ..findings.words import plural
-from .document import FoundCard, ReportDocument, ResultDocument, Table
+from .document import FoundCard, Lead, ReportDocument, ResultDocument, Table
 
 
 class Settled(msgspec.Struct):
@@ -51,26 +51,16 @@ class TheoremsDocument(ResultDocument, tag="theorems"):
         """See `ResultDocument`."""
         return super().report(f"proofs: {title}", running=running)
 
-    def headline(self) -> str:
+    def lead(self) -> Lead:
         """See `ResultDocument`."""
-        return "each question asked of a second solver, too" if self.cross_checked else "asked of one solver"
-
-    def conclusion(self) -> str:
-        """See `ResultDocument`."""
-        proved = sum(one.status == "proved" for one in self.results)
-        problems = f"; {plural(len(self.problems), 'problem')}" if self.problems else ""
-        return f"{proved} of {plural(len(self.results), 'theorem')} proved{problems}"
-
-    def mood(self) -> str:
-        """See `ResultDocument`."""
-        return "bad" if self.problems or any(one.status == "refuted" for one in self.results) else "good"
-
-    def figures(self) -> list[list[str]]:
-        """How many have come to what."""
         counts = Counter(one.status for one in self.results)
         known = ("proved", "refuted", "undecided", "unavailable")
         names = [*(name for name in known if name in counts), *sorted(counts.keys() - {*known})]
-        return [[name, f"{counts[name]:,}"] for name in names]
+        problems = f"; {plural(len(self.problems), 'problem')}" if self.problems else ""
+        said = f"{counts['proved']} of {plural(len(self.results), 'theorem')} proved{problems}"
+        asked = "each question asked of a second solver, too" if self.cross_checked else "asked of one solver"
+        mood = "bad" if self.problems or counts["refuted"] else "good"
+        return Lead(asked, said, mood, [(name, f"{counts[name]:,}") for name in names])
 
     def notes(self) -> list[str]:
         """See `ResultDocument`."""
@@ -140,26 +130,12 @@ class ChangeDocument(ResultDocument, tag="verification"):
         """See `ResultDocument`."""
         return super().report(f"{self.old} → {self.new}: {title}", running=running)
 
-    def traces(self) -> list[str]:
+    def lead(self) -> Lead:
         """See `ResultDocument`."""
-        return [one.trace for one in (*self.changed, *self.findings)]
-
-    def headline(self) -> str:
-        """See `ResultDocument`."""
-        return f"{plural(self.operations, 'operation')} on both sides in {self.seconds:.0f} s, seed {self.seed}"
-
-    def conclusion(self) -> str:
-        """See `ResultDocument`."""
-        return self.verdict
-
-    def mood(self) -> str:
-        """See `ResultDocument`."""
-        return {0: "good", 1: "bad"}.get(self.code, "note")
-
-    def figures(self) -> list[list[str]]:
-        """See `ResultDocument`."""
+        done = f"{plural(self.operations, 'operation')} on both sides in {self.seconds:.0f} s, seed {self.seed}"
         counts = (("operations", self.operations), ("changed", len(self.changed)), ("findings", len(self.findings)))
-        return [[name, f"{count:,}"] for name, count in counts]
+        mood = {0: "good", 1: "bad"}.get(self.code, "note")
+        return Lead(done, self.verdict, mood, [(name, f"{count:,}") for name, count in counts])
 
     def cards(self) -> list[FoundCard]:
         """See `ResultDocument`."""
@@ -181,7 +157,9 @@ def _card(one: VerifyFound, target: str) -> FoundCard:
     what = f"{one.what} at {one.operation}" if one.operation else one.what
     where = one.where or f"compared by {one.compared_by}"
     head = f"{one.oracle}: {what}, {where}, in {plural(one.runs, 'run')}"
-    return FoundCard(head, one.text, oracle=one.oracle, observable=one.what, target=target, times=one.runs)
+    card = FoundCard(head, one.text, oracle=one.oracle, observable=one.what, target=target, times=one.runs)
+    card.file = one.trace
+    return card
 
 
 def _sides(proofs: str | ProofsChanged) -> Table:

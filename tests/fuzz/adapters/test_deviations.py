@@ -225,7 +225,7 @@ def test_the_command_replays_every_trace_and_writes_the_page(opens, tmp_path, ca
     written = (tmp_path / "deviations.md").read_text()
     assert [name for name in TRACES if f"{name}.json" not in written] == []
     assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"shown": sorted(TRACES), "problems": []}
+    assert json.loads(capsys.readouterr().out) == {"document": "deviations", "shown": sorted(TRACES), "problems": []}
 
 
 def test_the_command_fails_where_a_release_has_mended_one(opens, capsys):

@@ -191,7 +191,7 @@ def test_export_writes_traces_tests_pages_and_what_report_reads(doing, capsys):
     assert ended("campaign", "export", "a.sqlite", "--out", "there") == 1
     told = capsys.readouterr()
     assert "no pages" not in told.err
-    (row,) = json.loads(Path("there/campaign.json").read_text())
+    (row,) = json.loads(Path("there/campaign.json").read_text())["targets"]
     assert row["target"] == TARGET
     assert {Path(one["trace"]) for one in row["findings"]} == {*Path("there").glob("*/*.json")}
     trace = Path(row["findings"][0]["trace"])
@@ -220,7 +220,7 @@ def test_export_without_a_target_that_can_be_opened_has_no_pages(tmp_path, capsy
     assert len([*(tmp_path / "out").rglob("test_*.py")]) == 1
     words = ("campaign", "export", str(tmp_path / "a.sqlite"), "--no-pages", "--json", "--out", str(tmp_path / "two"))
     assert ended(*words) == 1
-    assert json.loads(capsys.readouterr().out) == {"findings": 1, "folder": str(tmp_path / "two")}
+    assert json.loads(capsys.readouterr().out) == {"document": "export", "findings": 1, "folder": str(tmp_path / "two")}
 
 
 def test_the_status_is_told_while_a_campaign_runs(doing, tmp_path):

@@ -100,7 +100,7 @@ def test_it_finds_unsafe_faults_of_a_core_without_comparing_it(name):
     run_random(open_target(f"fault:{name}"), Plan(1, operations=20_000, oracles=(SHADOW,)), summary)
     assert summary.finding is not None
     assert summary.finding.observable == CORRUPTION
-    assert RunDocument.of(summary).conclusion() == f"FOUND: wrong content at {summary.finding.kind[1]}"
+    assert RunDocument.of(summary).lead().conclusion == f"FOUND: wrong content at {summary.finding.kind[1]}"
     text = str(summary.finding)
     assert text.startswith("shadow memory: wrong content at operation")
     assert summary.finding.detail in text

@@ -56,7 +56,9 @@ def test_the_exit_code_tells_a_finding_from_nothing_started(chosen, code):
 def test_a_target_on_which_nothing_was_tested_is_no_success():
     row = Row("blind==1", {"full": blind(), "mamba": blind()}, done=True)
     assert document([row]).exit_code == document([row, rows()[0]]).exit_code == 3
-    assert document([row]).conclusion().startswith("TESTED NOTHING: blind==1: none of 4,000 lookups with caching on")
+    assert (
+        document([row]).lead().conclusion.startswith("TESTED NOTHING: blind==1: none of 4,000 lookups with caching on")
+    )
     assert document([row]).lines() == [f"tested nothing: {line}" for line in document([row]).untested()]
     assert document([row]).targets[0].tested_nothing.startswith("none of 4,000")
     row.cells["full"].allow_vacuous = True
@@ -78,16 +80,18 @@ def test_tables_have_totals_cells_by_oracle_findings_and_what_was_not_seen():
 
 def test_lines_and_json_say_the_same():
     clean, bad, gone, cut = rows()
-    assert document(rows()).headline() == "4 targets, 6,000 operations"
-    assert document(rows()).conclusion() == (
+    assert document(rows()).lead().headline == "4 targets, 6,000 operations"
+    assert document(rows()).lead().conclusion == (
         "3 findings, the worst: wrong content; ended by Ctrl-C; NOT ALL OF IT RAN: gone: no such device"
     )
-    assert document([clean, gone]).conclusion() == "NOT ALL OF IT RAN: gone: no such device"
+    assert document([clean, gone]).lead().conclusion == "NOT ALL OF IT RAN: gone: no such device"
     killed = Row("killed", {"full": cell()}, problem="its process ended with status -9", attention=("full", "mamba"))
     assert document([clean, killed]).not_run() == ["killed: its process ended with status -9; not run: mamba"]
-    assert document([gone]).headline() == "1 target, 0 operations"
-    assert document([Row("x", {}, [kept("S14")], done=True)]).conclusion() == "1 finding, the worst: lost efficiency"
-    assert document([clean]).conclusion() == "nothing was found"
+    assert document([gone]).lead().headline == "1 target, 0 operations"
+    assert (
+        document([Row("x", {}, [kept("S14")], done=True)]).lead().conclusion == "1 finding, the worst: lost efficiency"
+    )
+    assert document([clean]).lead().conclusion == "nothing was found"
     assert campaign_report.progress_line(clean).endswith("2 attention types, 0 kinds of findings, 4 s, done")
     assert campaign_report.progress_line(gone).endswith(", no such device")
     assert campaign_report.progress_line(cut).endswith(", ...")

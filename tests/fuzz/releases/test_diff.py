@@ -43,9 +43,9 @@ def test_lines_and_json_say_the_same(found):
     assert exact.situations
     document = found.document()
     assert found.situations == [*exact.situations, *shape.situations]
-    assert document.conclusion() == f"they differ in {len(found.situations)} situations"
+    assert document.lead().conclusion == f"they differ in {len(found.situations)} situations"
     operations = exact.summary.operations + shape.summary.operations
-    assert document.headline().startswith(f"{found.pair.name}: {operations:,} operations on both, ")
+    assert document.lead().headline.startswith(f"{found.pair.name}: {operations:,} operations on both, ")
     assert (document.first, document.second) == ("impl", FAULT)
     assert [len(one.situations) for one in document.comparisons] == [len(exact.situations), len(shape.situations)]
     first, told = exact.situations[0], document.comparisons[0].situations[0]
@@ -66,5 +66,5 @@ def test_targets_that_behave_alike_leave_nothing(tmp_path):
     alike = Differences(pair, (Comparison(Strictness.EXACT, Summary("x", "random", 1)),))
     alike.keep(tmp_path / "out", 9)
     assert not (tmp_path / "out").exists()
-    assert alike.document().conclusion() == "they behave alike"
+    assert alike.document().lead().conclusion == "they behave alike"
     assert alike.document().tables()[0].rows == [["alike", "", "", ""]]

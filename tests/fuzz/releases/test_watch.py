@@ -20,14 +20,15 @@ FOUND = {"observable": "S7", "operation": "Lookup", "attention": "full", "text":
 
 def row(target, *roots):
     findings = [{**FOUND, "root_cause": root, "trace": f"{root}.json"} for root in roots]
-    return {"target": target, "problem": "", "tested_nothing": "", "operations": 7, "findings": findings}
+    row = {"target": target, "problem": "", "tested_nothing": "", "operations": 7, "findings": findings}
+    return {"targets": [row]}
 
 
 CLEAN = {
     "install": "vllm is ready; try: this",
     "check": {"asked": 5, "wrong": 0},
-    OLD: [row(OLD, "a-flaw")],
-    NEW_ONE: [row(NEW_ONE, "a-flaw")],
+    OLD: row(OLD, "a-flaw"),
+    NEW_ONE: row(NEW_ONE, "a-flaw"),
     "findings": {"observed": {"one": {OLD: "shows", NEW_ONE: "nothing"}, "two": {OLD: "shows", NEW_ONE: "shows"}}},
     "scripts": {"observed": {"three": {OLD: "nothing", NEW_ONE: "nothing"}}},
     "diff": {"comparisons": []},
@@ -73,8 +74,8 @@ def test_nothing_new_is_0_and_what_is_fixed_and_still_there_is_told():
 
 NEWS: dict[str, dict[str, Any]] = {
     "a wrong answer": {"check": {"asked": 5, "wrong": 1}},
-    "a finding without a cause": {NEW_ONE: [row(NEW_ONE, "new")]},
-    "a cause that the old one has not": {OLD: [row(OLD)], NEW_ONE: [row(NEW_ONE, "a-flaw")]},
+    "a finding without a cause": {NEW_ONE: row(NEW_ONE, "new")},
+    "a cause that the old one has not": {OLD: row(OLD), NEW_ONE: row(NEW_ONE, "a-flaw")},
     "a trace": {"findings": {"observed": {"one": {OLD: "nothing", NEW_ONE: "shows"}}}},
     "a script": {"scripts": {"observed": {"one": {OLD: "nothing", NEW_ONE: "shows"}}}},
     "a theorem": {
@@ -91,7 +92,7 @@ def test_something_new_is_1_whichever_part_finds_it(said):
 
 
 def test_what_the_old_release_shows_in_the_same_trace_is_not_new():
-    done = watched({NEW_ONE: [row(NEW_ONE, "new")], "replay": {"finding": FOUND}})
+    done = watched({NEW_ONE: row(NEW_ONE, "new"), "replay": {"finding": FOUND}})
     assert done.code == 0
     assert any(line.startswith(f"on {OLD}, too: S7 at Lookup") for line in done.lines("still"))
 

@@ -54,7 +54,7 @@ def test_what_tested_nothing_fails_in_one_line_that_says_what_to_look_at(summary
     assert "look at" in problem or "give more" in problem
     assert FuzzOutcome(summary, [], "").exit_code == 3
     document = RunDocument.of(summary)
-    for text in (document.conclusion(), plain(document), markdown(document), junit(document)):
+    for text in (document.lead().conclusion, plain(document), markdown(document), junit(document)):
         assert "TESTED NOTHING" in text
     assert document.tested_nothing == problem
     case = ElementTree.fromstring(junit(document)).find(".//testcase[@classname='run']/failure")
