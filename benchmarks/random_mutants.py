@@ -20,7 +20,7 @@ from blockproof.fuzz.mutation.report import (
     NO_MISTAKE,
     OPEN,
     OUTSIDE,
-    MutantReport,
+    MutantsDone,
     effort,
     headline,
     place,
@@ -39,7 +39,7 @@ lines are spared: there the mutant is the release.
 """
 
 
-def page(runs: Sequence[MutantReport], note: str = "") -> str:
+def page(runs: Sequence[MutantsDone], note: str = "") -> str:
     """The result of all runs as Markdown."""
     hunted = [one for run in runs for one in run.hunted]
     mutable = runs[0].subject.mutable
@@ -58,7 +58,7 @@ def page(runs: Sequence[MutantReport], note: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(runs: Sequence[MutantReport], hunted: Sequence[Hunted], note: str) -> Iterator[str]:
+def _head(runs: Sequence[MutantsDone], hunted: Sequence[Hunted], note: str) -> Iterator[str]:
     asked = runs[0].asked
     seeds = ", ".join(str(run.asked.seed) for run in runs)
     asked_for = f"--of {asked.of} --random {asked.random} --seed {asked.seed} --operations {asked.operations}"
@@ -77,7 +77,7 @@ def _head(runs: Sequence[MutantReport], hunted: Sequence[Hunted], note: str) -> 
 
 
 def _row(
-    name: str, runs: Sequence[MutantReport], modules: Sequence[str], own: tuple[int, int] | None = None
+    name: str, runs: Sequence[MutantsDone], modules: Sequence[str], own: tuple[int, int] | None = None
 ) -> list[object]:
     """What became of the mutants of these modules, and of others under the release's own tests."""
     counts = counts_of(runs, modules)
@@ -86,7 +86,7 @@ def _row(
     return [*cells, share(counts["killed"], counts["mutants"] - fine), f"{own[0]} of {own[1]}" if own else ""]
 
 
-def _survivors(run: MutantReport) -> Iterator[list[object]]:
+def _survivors(run: MutantsDone) -> Iterator[list[object]]:
     for one, kind in run.survivors:
         entry = run.judged.of(one.mutant)
         change = f"{_code(one.mutant.before)} → {_code(one.mutant.after)}"
@@ -100,17 +100,17 @@ def _code(text: str) -> str:
     return f"<code>{escape(cut).replace('|', '&vert;')}</code>" if cut else "nothing"
 
 
-def counts_of(runs: Sequence[MutantReport], modules: Sequence[str]) -> Counter[str]:
-    """Mutants of these modules, over all runs: see `Told.counts`."""
+def counts_of(runs: Sequence[MutantsDone], modules: Sequence[str]) -> Counter[str]:
+    """Mutants of these modules, over all runs: see `MutantsDone.counts`."""
     total: Counter[str] = Counter()
     for run in runs:
         total.update(run.counts(modules))
     return total
 
 
-def _read(path: Path) -> MutantReport:
+def _read(path: Path) -> MutantsDone:
     asked, hunted = read_kept(path.read_text(encoding="utf-8"))
-    return MutantReport(asked, changed_of(asked.of), [one.mutant for one in hunted], hunted)
+    return MutantsDone(asked, changed_of(asked.of), [one.mutant for one in hunted], hunted)
 
 
 def main() -> int:

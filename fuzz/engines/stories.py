@@ -55,7 +55,7 @@ class StoryTask:
 
 
 @dataclass
-class StoryCounts:
+class StoriesDone:
     """What all stories came to."""
 
     stories: int = 0
@@ -122,13 +122,13 @@ class Stories:
     """Runs stories one after the other: a `Case`."""
 
     def __init__(self, family: Any, task: StoryTask, say: Callable[[str, dict[str, object]], None]) -> None:
-        self.family, self.task, self.told = family, task, StoryCounts()
+        self.family, self.task, self.told = family, task, StoriesDone()
         self._say = say
         self._names: dict[tuple[object, ...], list[str]] = {}
         self._started = self._spoken = time.monotonic()
         self._cpu_started, self._pace = time.process_time(), Pace()
 
-    def run(self) -> StoryCounts:
+    def run(self) -> StoriesDone:
         """All stories of the task."""
         loop(self, self.task.first)
         return self.told

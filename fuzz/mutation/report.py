@@ -134,7 +134,7 @@ class Asked:
 
 
 @dataclass
-class MutantReport:
+class MutantsDone:
     """The result of a run."""
 
     asked: Asked
@@ -258,7 +258,7 @@ def as_document(one: Hunted) -> dict[str, Any]:
     return mutant | {name: value for name, value in vars(one).items() if name != "mutant"}
 
 
-def kept_text(told: MutantReport) -> str:
+def kept_text(told: MutantsDone) -> str:
     """What a file keeps, to go on from it."""
     return json.dumps(told.as_json(), indent=1) + "\n"
 

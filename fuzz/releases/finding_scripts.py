@@ -135,7 +135,7 @@ _EXCEPTION = "exception: "
 
 
 @dataclass(frozen=True)
-class ScriptRun:
+class ScriptSaid:
     """What came of running a script."""
 
     seen: str
@@ -161,7 +161,7 @@ def engine_of(script: Path) -> Family:
 
 def run_script(
     script: Path, spec: str, raises: str = "", deadline_s: float | None = None, fixed: bool = False
-) -> ScriptRun:
+) -> ScriptSaid:
     """Run a script on a release, as one file; `raises` is the exception that a defect must come with, as `TYPE: TEXT`.
     With `fixed` the script changes the engine as proposed before it starts it.
 
@@ -175,8 +175,8 @@ def run_script(
         ran = run(command, seconds=deadline_s, folder=Path(folder), environment=python.environment)
     lines = tuple(ran.output.splitlines())
     if ran.status is None:
-        return ScriptRun(f"{FAILED}: no end within {deadline_s:g} s", lines)
-    return ScriptRun(judged(ran.status, lines, ran.errors, raises), lines)
+        return ScriptSaid(f"{FAILED}: no end within {deadline_s:g} s", lines)
+    return ScriptSaid(judged(ran.status, lines, ran.errors, raises), lines)
 
 
 def judged(status: int, lines: Sequence[str], errors: str, raises: str = "") -> str:
@@ -204,7 +204,7 @@ def observe_scripts(
     specs: Sequence[str],
     times: int,
     on_seen: Callable[[str, str, Sequence[str]], None],
-    run: Callable[[Path, str, str], ScriptRun] = run_script,
+    run: Callable[[Path, str, str], ScriptSaid] = run_script,
 ) -> tuple[Observations, list[str], dict[str, dict[str, tuple[str, ...]]]]:
     """Run the scripts of each engine on its releases, so many times each.
 

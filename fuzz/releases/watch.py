@@ -63,7 +63,7 @@ class Unexplained:
 
 
 @dataclass
-class PartResult:
+class PartNews:
     """What a part has come to; each list a line a thing."""
 
     figures: str = ""
@@ -85,7 +85,7 @@ class WatchPart:
     name: str
     words: tuple[str, ...]
     """Its words behind `blockproof`."""
-    read: Callable[[Any, Sides], PartResult]
+    read: Callable[[Any, Sides], PartNews]
     """Makes of its JSON what it has come to. Any error means that it has not come to its end."""
     codes: tuple[int, ...] = (0, 1)
     """Exit codes with which it has come to its end."""
@@ -110,7 +110,7 @@ class PartDone:
     """One part that was tried."""
 
     part: WatchPart
-    told: PartResult | None = None
+    told: PartNews | None = None
     problem: str = ""
     """Why it did not come to its end; empty if it did."""
     seconds: float = 0.0
@@ -127,7 +127,7 @@ class Watched:
     interrupted: bool = False
 
     def lines(self, name: str) -> list[str]:
-        """The lines of one of the lists of `PartResult`, over all parts."""
+        """The lines of one of the lists of `PartNews`, over all parts."""
         return [line for one in self.done if one.told for line in getattr(one.told, name)]
 
     @property
@@ -215,9 +215,9 @@ def _look_back(one: Unexplained, done: PartDone, sides: Sides, seconds: float, r
         done.told.new.append(one.text)
 
 
-def _shown_kind(said: Any, sides: Sides) -> PartResult:
+def _shown_kind(said: Any, sides: Sides) -> PartNews:
     finding = said["finding"]
-    return PartResult(f"{finding['observable']} {finding['operation']}" if finding else "")
+    return PartNews(f"{finding['observable']} {finding['operation']}" if finding else "")
 
 
 SECTIONS = {
@@ -327,32 +327,32 @@ def parts_of(sides: Sides) -> list[WatchPart]:
     return parts
 
 
-def _read_install(said: Any, sides: Sides) -> PartResult:
-    return PartResult(one_line(str(said).partition(";")[0]))
+def _read_install(said: Any, sides: Sides) -> PartNews:
+    return PartNews(one_line(str(said).partition(";")[0]))
 
 
-def _read_check(said: Any, sides: Sides) -> PartResult:
-    told = PartResult(f"{plural(said['asked'], 'operation')} asked, {said['wrong']} answered in a wrong form")
+def _read_check(said: Any, sides: Sides) -> PartNews:
+    told = PartNews(f"{plural(said['asked'], 'operation')} asked, {said['wrong']} answered in a wrong form")
     if said["wrong"]:
         told.new.append(f"{plural(said['wrong'], 'answer')} in a wrong form: `blockproof targets check {sides.new}`")
     return told
 
 
-def _read_old_campaign(said: Any, sides: Sides) -> PartResult:
+def _read_old_campaign(said: Any, sides: Sides) -> PartNews:
     (row,) = said["targets"]
     sides.seen[_CAMPAIGN] = {one["root_cause"]: "" for one in row["findings"]}
     return _of_campaign(row)
 
 
-def _of_campaign(row: Any) -> PartResult:
+def _of_campaign(row: Any) -> PartNews:
     problem = row["problem"] or row["tested_nothing"]
     open_ones = [f"campaign on {row['target']}: {one_line(problem)}"] if problem else []
-    return PartResult(
+    return PartNews(
         f"{plural(row['operations'], 'operation')}, {plural(len(row['findings']), 'finding')}", open=open_ones
     )
 
 
-def _read_campaign(said: Any, sides: Sides) -> PartResult:
+def _read_campaign(said: Any, sides: Sides) -> PartNews:
     """What came up on the new release, and not on the old one, is asked of the old one again."""
     (new,) = said["targets"]
     told = _of_campaign(new)
@@ -374,8 +374,8 @@ def _block(text: str) -> str:
     return "\n".join(["```", *text.splitlines(), "```"])
 
 
-def _read_findings(said: Any, sides: Sides) -> PartResult:
-    told = PartResult()
+def _read_findings(said: Any, sides: Sides) -> PartNews:
+    told = PartNews()
     rows = said["observed"]
     for name, row in sorted(rows.items()):
         old, new = row.get(sides.old, ""), row.get(sides.new, "")
@@ -395,13 +395,13 @@ def _read_findings(said: Any, sides: Sides) -> PartResult:
     return told
 
 
-def _read_old_deviations(said: Any, sides: Sides) -> PartResult:
+def _read_old_deviations(said: Any, sides: Sides) -> PartNews:
     sides.seen[sides.old] = {one["id"]: one["verdict"] for one in said}
-    return PartResult(_of_deviations(said))
+    return PartNews(_of_deviations(said))
 
 
-def _read_deviations(said: Any, sides: Sides) -> PartResult:
-    told, before = PartResult(_of_deviations(said)), sides.seen.get(sides.old, {})
+def _read_deviations(said: Any, sides: Sides) -> PartNews:
+    told, before = PartNews(_of_deviations(said)), sides.seen.get(sides.old, {})
     for one in said:
         old, new = before.get(one["id"], "not observed"), one["verdict"]
         if (old, new) == (SAME, ALIKE):
@@ -418,10 +418,10 @@ def _of_deviations(said: Any) -> str:
     return f"{len(said)} traces; {counts[SAME]} as the rule, {counts[ALIKE]} as the reference"
 
 
-def _read_proofs(said: Any, sides: Sides) -> PartResult:
+def _read_proofs(said: Any, sides: Sides) -> PartNews:
     if isinstance(said, str):
-        return PartResult(said, open=[f"theorems: {said}"])
-    told = PartResult(said["text"])
+        return PartNews(said, open=[f"theorems: {said}"])
+    told = PartNews(said["text"])
     told.changed += [f"function under a theorem: {name}" for name in said["changed"]]
     for name, each in said["theorems"].items():
         if each["old"] != each["new"]:
@@ -432,8 +432,8 @@ def _read_proofs(said: Any, sides: Sides) -> PartResult:
     return told
 
 
-def _read_diff(said: Any, sides: Sides) -> PartResult:
-    told = PartResult()
+def _read_diff(said: Any, sides: Sides) -> PartNews:
+    told = PartNews()
     for compared in said["comparisons"]:
         for one in compared["situations"]:
             where = f"by {compared['compared']}, in {plural(one['runs'], 'run')}"

@@ -7,7 +7,7 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases import fixes
-from blockproof.fuzz.releases.finding_scripts import ScriptRun, standalone
+from blockproof.fuzz.releases.finding_scripts import ScriptSaid, standalone
 from blockproof.fuzz.releases.findings import (
     BY_SCRIPTS,
     SCRIPT,
@@ -36,7 +36,7 @@ PLAN = Plan(1, operations=4_000, attention=("full",))
 def said(monkeypatch, without="shows", fixed="nothing"):
     """What the script says without the fix and with it."""
     seen = {False: without, True: fixed}
-    monkeypatch.setattr(fixes, "run_script", lambda script, spec, raises, fixed: ScriptRun(seen[fixed], ()))
+    monkeypatch.setattr(fixes, "run_script", lambda script, spec, raises, fixed: ScriptSaid(seen[fixed], ()))
 
 
 @pytest.fixture

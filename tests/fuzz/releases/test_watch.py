@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening.commands import Ran
-from blockproof.fuzz.releases.watch import PartResult, Sides, WatchPart, page, parts_of, run_part, watch
+from blockproof.fuzz.releases.watch import PartNews, Sides, WatchPart, page, parts_of, run_part, watch
 
 OLD, NEW_ONE = "vllm==0.32.0", "vllm==0.33.0"
 FOUND = {"observable": "S7", "operation": "Lookup", "attention": "full", "text": "contract: S7", "command": "again"}
@@ -141,7 +141,7 @@ def test_ctrl_c_ends_it_with_what_there_is():
 
 def test_a_command_that_takes_too_long_is_ended():
     ended = run_part(
-        WatchPart("x", ("fuzz", "--target", "impl", "--seconds", "600"), lambda said, sides: PartResult()), 1.0
+        WatchPart("x", ("fuzz", "--target", "impl", "--seconds", "600"), lambda said, sides: PartNews()), 1.0
     )
     assert ended.status is None
 
