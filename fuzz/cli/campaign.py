@@ -215,8 +215,8 @@ def _at_once(asked: Asked, write: Path | None, allow_vacuous: bool, page: "LiveP
     from ..engines.plan import Plan
     from ..releases import campaign_report as report
     from ..releases.campaign import Orders, Row, run_by_oracles
+    from ..releases.campaign_report import LiveCampaign
     from ..releases.findings import known_causes
-    from ..releases.live_campaign import LiveCampaign
     from ..reports.formats import show
     from ..reports.progress import steps
 

@@ -1,7 +1,9 @@
 """A release's own tests, once over its own core and once over ours, and what differs."""
 
 import json
+import os
 import subprocess
+import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +11,12 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from ..adapters import family_of
-from ..opening.child import environment_of
+from ..opening import environments
+from ..opening.child import Place, environment_of
+from ..opening.environments import InstallError
 from ..opening.targets import interpreter_of
 from ..targets.base import TargetUnavailableError
-from ..targets.family import OwnTests
-from .fetched_tests import Fetched, fetch_tests, own_tests_of
+from ..targets.family import Family, OwnTests
 
 PASSED = "passed"
 DEADLINE_S = 3600.0
@@ -21,6 +24,70 @@ DEADLINE_S = 3600.0
 
 Outcomes = Mapping[str, str]
 """Test to `passed`, `failed` or `skipped`; a test that could not be imported is missing."""
+
+
+_PIP = ("-P", "-m", "pip", "--quiet", "--no-input", "--disable-pip-version-check", "--retries", "1")
+_COMPLETE = "complete"
+
+
+class Fetched(NamedTuple):
+    """The tests of a release, ready to run."""
+
+    tests: Path
+    """Folder of the source distribution, of which the tests are unpacked."""
+    tools: Path
+    """Folder with the packages that they need."""
+
+
+def fetch_tests(family: Family, release: str, place: Place, say: Callable[[str], None]) -> Fetched:
+    """The tests of this release, fetched unless they are here already. InstallError, in one line, if that fails.
+
+    `place` is the environment of the release; pip runs in its interpreter, since the build asks for torch.
+    """
+    own = own_tests_of(family)
+    home = environments.home() / f"tests-{family.name}-{release}"
+    fetched = Fetched(home / f"{family.distribution}-{release}", home / "tools")
+    if (home / _COMPLETE).exists():
+        return fetched
+    home.mkdir(parents=True, exist_ok=True)
+    say(f"installing what the tests of {family.spec(release)} need")
+    _run([str(place.python), *_PIP, "install", "--target", str(fetched.tools), *own.test_needs], {})
+    with TemporaryDirectory(prefix=".fetching-", dir=home) as scratch:
+        build, archive = Path(scratch, "build"), Path(scratch, "archive")
+        _run([str(place.python), *_PIP, "install", "--target", str(build), *own.build_needs], {})
+        say(f"downloading the source distribution of {family.spec(release)}")
+        options = ("--no-binary", family.distribution, "--no-deps", "--no-build-isolation", "--dest", str(archive))
+        command = [str(place.python), *_PIP, "download", *options, f"{family.distribution}=={release}"]
+        _run(command, {**own.build_environment, "PYTHONPATH": str(build)})
+        say("unpacking its tests")
+        (path,) = archive.iterdir()
+        _unpack(path, home, [f"{fetched.tests.name}/{start}" for start in own.unpacked])
+    (home / _COMPLETE).touch()
+    return fetched
+
+
+def own_tests_of(family: Family) -> OwnTests:
+    """The tests of the family's reference release. InstallError if it has none."""
+    if family.own_tests is None:
+        raise InstallError(f"{family.name} has no tests that can be run here")
+    return family.own_tests()
+
+
+def _unpack(archive: Path, into: Path, starts: Sequence[str]) -> None:
+    with tarfile.open(archive) as opened:
+        members = [member for member in opened.getmembers() if member.name.startswith(tuple(starts))]
+        opened.extractall(into, members, filter="data")
+
+
+def _run(command: Sequence[str], more: Mapping[str, str]) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        command, env={**clean, **more}, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+    )
+    if done.returncode:
+        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith("ERROR:")] or lines or ["it said nothing"]
+        raise InstallError(f"{' '.join(command[3:6])} ... failed: {errors[-1].removeprefix('ERROR: ')}")
 
 
 class SuiteReport(NamedTuple):

@@ -5,6 +5,7 @@ its smallest trace shows it on one side and not on the other.
 """
 
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,6 @@ from ..traces.shrink import NotReproducedError
 from .bisect import Answer, Question, State, observe, one_line
 from .diff import SHRINK_SECONDS, Comparison, Differences, compare_targets, share_of
 from .timing import ROUNDS, Timing, compare_speed
-from .verify_clock import Clock
 from .verify_proofs import Proofs
 from .verify_sides import Borrowed, Lasting, Side
 
@@ -41,6 +41,40 @@ RUN = 0.6
 """Share of the time for judging a side that is for its runs; the rest is for what they find."""
 TIMED_OPERATIONS = 2_000
 _NUMBERS = re.compile(r"[\d, ]+")
+
+
+@dataclass
+class Clock:
+    """The time that a verification has, and what it was spent on."""
+
+    limit: float | None = None
+    """In seconds; None: as long as it takes."""
+    begin: float = field(default_factory=time.monotonic)
+    spent: dict[str, float] = field(default_factory=dict)
+    """Seconds by stage, in the order in which they began."""
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self.begin
+
+    def until(self, share: float) -> float | None:
+        """Seconds until so much of the limit is used up, at least 0; None without a limit."""
+        return None if self.limit is None else max(0.0, self.limit * share - self.seconds)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count what the block takes under this name."""
+        since = time.monotonic()
+        try:
+            yield
+        finally:
+            self.spent[name] = self.spent.get(name, 0.0) + time.monotonic() - since
+
+    def text(self) -> str:
+        """What it took, and what for; a few words."""
+        parts = [f"{name} {seconds:.0f} s" for name, seconds in self.spent.items() if seconds >= 0.5]
+        return f"{self.seconds:.0f} s in all" + (f": {', '.join(parts)}" if parts else "")
 
 
 class Where(StrEnum):

@@ -19,8 +19,7 @@ from blockproof.fuzz.releases import verify_report as report
 from blockproof.fuzz.releases.bisect import observe
 from blockproof.fuzz.releases.diff import compare_targets
 from blockproof.fuzz.releases.timing import Home, Timing, compare_speed, home_of
-from blockproof.fuzz.releases.verify import Where, verify
-from blockproof.fuzz.releases.verify_clock import Clock
+from blockproof.fuzz.releases.verify import Clock, Where, verify
 from blockproof.fuzz.releases.verify_proofs import reprove
 from blockproof.fuzz.releases.verify_sides import Lasting, Side, named_sides
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError

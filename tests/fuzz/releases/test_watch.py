@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.releases.watch import Ended, Part, Sides, Told, run_part, watch
-from blockproof.fuzz.releases.watch_page import page
+from blockproof.fuzz.releases.watch import Ended, Part, Sides, Told, page, run_part, watch
 from blockproof.fuzz.releases.watch_parts import parts_of
 
 OLD, NEW_ONE = "vllm==0.32.0", "vllm==0.33.0"
