@@ -158,7 +158,7 @@ def _print_matrix(done: "Sequence[Result]") -> None:
 
 if TYPE_CHECKING:
     from ..mutation.hunting import Hunted
-    from ..mutation.report import Told
+    from ..mutation.report import MutantsDone
 
 
 MOST_KEPT = 1 << 28
@@ -171,7 +171,7 @@ def random_mutants(of: str, drawn: tuple[int, int, int, int], jobs: int, keep: P
     from ..findings.words import plural
     from ..mutation.drawing import draw_mutants
     from ..mutation.hunting import hunt_all
-    from ..mutation.report import Asked, Told, kept_text
+    from ..mutation.report import Asked, MutantsDone, kept_text
     from ..mutation.subject import subject_of
     from ..reports.progress import steps
     from ..targets.base import TargetLostError
@@ -183,7 +183,7 @@ def random_mutants(of: str, drawn: tuple[int, int, int, int], jobs: int, keep: P
         mutants = draw_mutants(subject.sources(), asked.random, asked.seed)
     except ImportError:
         raise typer.BadParameter("--of needs the extra mutation: pip install '/path/to/blockproof[mutation]'") from None
-    told = Told(asked, subject, mutants)
+    told = MutantsDone(asked, subject, mutants)
     _go_on(told, keep)
     interrupted = ""
     left = [mutant for mutant in mutants if mutant.place not in {one.mutant.place for one in told.hunted}]
@@ -208,7 +208,7 @@ def random_mutants(of: str, drawn: tuple[int, int, int, int], jobs: int, keep: P
     raise typer.Exit(told.exit_code or (130 if interrupted else 0))
 
 
-def _go_on(told: "Told", keep: Path | None) -> None:
+def _go_on(told: "MutantsDone", keep: Path | None) -> None:
     """Take over what the file has already. BadParameter if it is of another run."""
     from ..findings.reading import read_bytes
     from ..mutation.report import from_kept

@@ -54,7 +54,7 @@ class StoryTask:
 
 
 @dataclass
-class Told:
+class StoriesDone:
     """What all stories came to."""
 
     stories: int = 0
@@ -114,12 +114,12 @@ class Stories:
     """Runs stories one after the other."""
 
     def __init__(self, family: Any, task: StoryTask, say: Callable[[str, dict[str, object]], None]) -> None:
-        self.family, self.task, self.told = family, task, Told()
+        self.family, self.task, self.told = family, task, StoriesDone()
         self._say = say
         self._names: dict[tuple[object, ...], list[str]] = {}
         self._shrinking = 0.0
 
-    def run(self) -> Told:
+    def run(self) -> StoriesDone:
         """All stories of the task."""
         task, started, spoken, pace = self.task, time.monotonic(), time.monotonic(), Pace()
         cpu = time.process_time()

@@ -49,7 +49,7 @@ class StoryOutcome:
     target: str
     task: StoryTask
     told: dict[str, Any] = field(default_factory=dict)
-    """The child's own report (`stories.Told`); empty if it did not get so far."""
+    """The child's own report (`stories.StoriesDone`); empty if it did not get so far."""
     so_far: dict[str, Any] = field(default_factory=dict)
     """The same as long as it goes on, if a page is told of it."""
     found: list[dict[str, Any]] = field(default_factory=list)

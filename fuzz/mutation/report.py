@@ -33,7 +33,7 @@ class Asked:
 
 
 @dataclass
-class Told:
+class MutantsDone:
     """The result of a run."""
 
     asked: Asked
@@ -157,7 +157,7 @@ def as_document(one: Hunted) -> dict[str, Any]:
     return mutant | {name: value for name, value in vars(one).items() if name != "mutant"}
 
 
-def kept_text(told: Told) -> str:
+def kept_text(told: MutantsDone) -> str:
     """What a file keeps, to go on from it."""
     return json.dumps(told.as_json(), indent=1) + "\n"
 

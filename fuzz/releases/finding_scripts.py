@@ -37,7 +37,7 @@ _EXCEPTION = "exception: "
 
 
 @dataclass(frozen=True)
-class Told:
+class ScriptSaid:
     """What came of running a script."""
 
     seen: str
@@ -61,7 +61,9 @@ def engine_of(script: Path) -> Family:
     raise ValueError(f"{script} imports no engine that is known here: {', '.join(families())}")
 
 
-def run_script(script: Path, spec: str, raises: str = "", deadline_s: float | None = None, fixed: bool = False) -> Told:
+def run_script(
+    script: Path, spec: str, raises: str = "", deadline_s: float | None = None, fixed: bool = False
+) -> ScriptSaid:
     """Run a script on a release, as one file; `raises` is the exception that a defect must come with, as `TYPE: TEXT`.
     With `fixed` the script changes the engine as proposed before it starts it.
 
@@ -86,9 +88,9 @@ def run_script(script: Path, spec: str, raises: str = "", deadline_s: float | No
             )
         except subprocess.TimeoutExpired as late:
             printed = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else late.stdout or ""
-            return Told(f"{FAILED}: no end within {deadline_s:g} s", tuple(printed.splitlines()))
+            return ScriptSaid(f"{FAILED}: no end within {deadline_s:g} s", tuple(printed.splitlines()))
     lines = tuple(done.stdout.splitlines())
-    return Told(judged(done.returncode, lines, done.stderr, raises), lines)
+    return ScriptSaid(judged(done.returncode, lines, done.stderr, raises), lines)
 
 
 def judged(status: int, lines: Sequence[str], errors: str, raises: str = "") -> str:
@@ -116,7 +118,7 @@ def observe_scripts(
     specs: Sequence[str],
     times: int,
     on_seen: Callable[[str, str, Sequence[str]], None],
-    run: Callable[[Path, str, str], Told] = run_script,
+    run: Callable[[Path, str, str], ScriptSaid] = run_script,
 ) -> tuple[Observations, list[str], dict[str, dict[str, tuple[str, ...]]]]:
     """Run the scripts of each engine on its releases, so many times each.
 

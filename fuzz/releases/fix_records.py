@@ -34,7 +34,7 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What came of trying a fix on a release."""
 
     script: str
-    """What the finding's script shows without the fix (`finding_scripts.Told.seen`)."""
+    """What the finding's script shows without the fix (`finding_scripts.ScriptSaid.seen`)."""
     script_fixed: str
     """What it shows with it."""
     judged: tuple[Judged, ...]

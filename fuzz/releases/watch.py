@@ -59,7 +59,7 @@ class Unexplained:
 
 
 @dataclass
-class Told:
+class PartNews:
     """What a part has come to; each list a line a thing."""
 
     figures: str = ""
@@ -81,7 +81,7 @@ class Part:
     name: str
     words: tuple[str, ...]
     """Its words behind `blockproof`."""
-    read: Callable[[Any, Sides], Told]
+    read: Callable[[Any, Sides], PartNews]
     """Makes of its JSON what it has come to. Any error means that it has not come to its end."""
     codes: tuple[int, ...] = (0, 1)
     """Exit codes with which it has come to its end."""
@@ -116,7 +116,7 @@ class Done:
     """One part that was tried."""
 
     part: Part
-    told: Told | None = None
+    told: PartNews | None = None
     problem: str = ""
     """Why it did not come to its end; empty if it did."""
     seconds: float = 0.0
@@ -133,7 +133,7 @@ class Watched:
     interrupted: bool = False
 
     def lines(self, name: str) -> list[str]:
-        """The lines of one of the lists of `Told`, over all parts."""
+        """The lines of one of the lists of `PartNews`, over all parts."""
         return [line for one in self.done if one.told for line in getattr(one.told, name)]
 
     @property
@@ -239,9 +239,9 @@ def _look_back(one: Unexplained, done: Done, sides: Sides, seconds: float, run: 
         done.told.new.append(one.text)
 
 
-def _shown_kind(said: Any, sides: Sides) -> Told:
+def _shown_kind(said: Any, sides: Sides) -> PartNews:
     finding = said["finding"]
-    return Told(f"{finding['observable']} {finding['operation']}" if finding else "")
+    return PartNews(f"{finding['observable']} {finding['operation']}" if finding else "")
 
 
 SECTIONS = {

@@ -9,7 +9,7 @@ from ..reports.summary import NEW
 from .bisect import one_line
 from .deviations_elsewhere import ALIKE, SAME
 from .scheduler_cases import NOTHING, SHOWS
-from .watch import Part, Sides, Told, Unexplained
+from .watch import Part, PartNews, Sides, Unexplained
 
 CAMPAIGN_SHARE, DIFF_SHARE = 0.2, 0.1
 """Of the minutes: for both releases together, and for holding them against each other."""
@@ -51,30 +51,32 @@ def parts_of(sides: Sides) -> list[Part]:
     return parts
 
 
-def _read_install(said: Any, sides: Sides) -> Told:
-    return Told(one_line(str(said).partition(";")[0]))
+def _read_install(said: Any, sides: Sides) -> PartNews:
+    return PartNews(one_line(str(said).partition(";")[0]))
 
 
-def _read_check(said: Any, sides: Sides) -> Told:
-    told = Told(f"{plural(said['asked'], 'operation')} asked, {said['wrong']} answered in a wrong form")
+def _read_check(said: Any, sides: Sides) -> PartNews:
+    told = PartNews(f"{plural(said['asked'], 'operation')} asked, {said['wrong']} answered in a wrong form")
     if said["wrong"]:
         told.new.append(f"{plural(said['wrong'], 'answer')} in a wrong form: `blockproof targets check {sides.new}`")
     return told
 
 
-def _read_old_campaign(said: Any, sides: Sides) -> Told:
+def _read_old_campaign(said: Any, sides: Sides) -> PartNews:
     (row,) = said["targets"]
     sides.seen[_CAMPAIGN] = {one["root_cause"]: "" for one in row["findings"]}
     return _of_campaign(row)
 
 
-def _of_campaign(row: Any) -> Told:
+def _of_campaign(row: Any) -> PartNews:
     problem = row["problem"] or row["tested_nothing"]
     open_ones = [f"campaign on {row['target']}: {one_line(problem)}"] if problem else []
-    return Told(f"{plural(row['operations'], 'operation')}, {plural(len(row['findings']), 'finding')}", open=open_ones)
+    return PartNews(
+        f"{plural(row['operations'], 'operation')}, {plural(len(row['findings']), 'finding')}", open=open_ones
+    )
 
 
-def _read_campaign(said: Any, sides: Sides) -> Told:
+def _read_campaign(said: Any, sides: Sides) -> PartNews:
     """What came up on the new release, and not on the old one, is asked of the old one again."""
     (new,) = said["targets"]
     told = _of_campaign(new)
@@ -96,8 +98,8 @@ def _block(text: str) -> str:
     return "\n".join(["```", *text.splitlines(), "```"])
 
 
-def _read_findings(said: Any, sides: Sides) -> Told:
-    told = Told()
+def _read_findings(said: Any, sides: Sides) -> PartNews:
+    told = PartNews()
     rows = said["observed"]
     for name, row in sorted(rows.items()):
         old, new = row.get(sides.old, ""), row.get(sides.new, "")
@@ -117,13 +119,13 @@ def _read_findings(said: Any, sides: Sides) -> Told:
     return told
 
 
-def _read_old_deviations(said: Any, sides: Sides) -> Told:
+def _read_old_deviations(said: Any, sides: Sides) -> PartNews:
     sides.seen[sides.old] = {one["id"]: one["verdict"] for one in said}
-    return Told(_of_deviations(said))
+    return PartNews(_of_deviations(said))
 
 
-def _read_deviations(said: Any, sides: Sides) -> Told:
-    told, before = Told(_of_deviations(said)), sides.seen.get(sides.old, {})
+def _read_deviations(said: Any, sides: Sides) -> PartNews:
+    told, before = PartNews(_of_deviations(said)), sides.seen.get(sides.old, {})
     for one in said:
         old, new = before.get(one["id"], "not observed"), one["verdict"]
         if (old, new) == (SAME, ALIKE):
@@ -140,10 +142,10 @@ def _of_deviations(said: Any) -> str:
     return f"{len(said)} traces; {counts[SAME]} as the rule, {counts[ALIKE]} as the reference"
 
 
-def _read_proofs(said: Any, sides: Sides) -> Told:
+def _read_proofs(said: Any, sides: Sides) -> PartNews:
     if isinstance(said, str):
-        return Told(said, open=[f"theorems: {said}"])
-    told = Told(said["text"])
+        return PartNews(said, open=[f"theorems: {said}"])
+    told = PartNews(said["text"])
     told.changed += [f"function under a theorem: {name}" for name in said["changed"]]
     for name, each in said["theorems"].items():
         if each["old"] != each["new"]:
@@ -154,8 +156,8 @@ def _read_proofs(said: Any, sides: Sides) -> Told:
     return told
 
 
-def _read_diff(said: Any, sides: Sides) -> Told:
-    told = Told()
+def _read_diff(said: Any, sides: Sides) -> PartNews:
+    told = PartNews()
     for compared in said["comparisons"]:
         for one in compared["situations"]:
             where = f"by {compared['compared']}, in {plural(one['runs'], 'run')}"

@@ -17,7 +17,7 @@ from blockproof.fuzz.mutation.hunting import Hunted, hunt_all
 from blockproof.fuzz.mutation.places import Source, changed_lines
 from blockproof.fuzz.mutation.planting import dependents, read_again
 from blockproof.fuzz.mutation.reached import Reached
-from blockproof.fuzz.mutation.report import Asked, Told, from_kept, headline, kept_text
+from blockproof.fuzz.mutation.report import Asked, MutantsDone, from_kept, headline, kept_text
 from blockproof.fuzz.mutation.stages import Answers, Budget, Stage, hunt
 from blockproof.fuzz.mutation.subject import Subject, subject_of
 from blockproof.fuzz.mutation.survivors import Survivors
@@ -229,11 +229,11 @@ def test_a_wrong_file_of_survivors_says_what_is_wrong(text: str, problem: str) -
         Survivors(text)
 
 
-def told(*fates: tuple[Mutant, str], survivors: str = "") -> Told:
+def told(*fates: tuple[Mutant, str], survivors: str = "") -> MutantsDone:
     mutable = Mutable(("engine.pool",), "engine", lambda: None, {"engine.pool": (7, 9)}, survivors)
     asked = Asked("engine==1.0", len(fates), 1, 100, 10)
     done = [Hunted(one, status, "lockstep" if status == "killed" else "", "", 30, 2, 0.5) for one, status in fates]
-    return Told(asked, Subject(asked.of, "engine", mutable, None), [one for one, _ in fates], done)
+    return MutantsDone(asked, Subject(asked.of, "engine", mutable, None), [one for one, _ in fates], done)
 
 
 def test_the_report_names_each_survivor_and_fails_for_one_that_nobody_has_judged() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.releases.watch import Ended, Part, Sides, Told, page, run_part, watch
+from blockproof.fuzz.releases.watch import Ended, Part, PartNews, Sides, page, run_part, watch
 from blockproof.fuzz.releases.watch_parts import parts_of
 
 OLD, NEW_ONE = "vllm==0.32.0", "vllm==0.33.0"
@@ -140,7 +140,7 @@ def test_ctrl_c_ends_it_with_what_there_is():
 
 
 def test_a_command_that_takes_too_long_is_ended():
-    ended = run_part(Part("x", ("fuzz", "--target", "impl", "--seconds", "600"), lambda said, sides: Told()), 1.0)
+    ended = run_part(Part("x", ("fuzz", "--target", "impl", "--seconds", "600"), lambda said, sides: PartNews()), 1.0)
     assert ended.status is None
 
 
