@@ -1,9 +1,11 @@
 """`blockproof prove`: theorems about the functions that run, settled by Z3 and confirmed by cvc5."""
 
+import json
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -17,7 +19,6 @@ from ..adapters import forms
 from ..findings.writing import write_file
 from .options import JsonOption, jobs_option, known_or_usage, seed_or_drawn
 from .outputs import tagged, to_folder
-from .theorem_list import print_list, print_theorems
 
 if TYPE_CHECKING:
     from ...proofs.campaign import Campaign, Interpreter, Result, Task
@@ -342,3 +343,37 @@ def _plain(result: "Result") -> dict[str, Any]:
     verdict["obligations"] = len(verdict.pop("smtlib"))
     del verdict["satisfiable"], verdict["needed"]
     return verdict | {"confirmed": result.confirmed, "disputed": [said for _, said in result.disputed]}
+
+
+PAGES = Path("docs/reference/theorems")
+_THEOREM = re.compile(
+    r"^## (?P<id>[A-Z]\d\S*)\n\n(?P<sentence>.+?)\n\n(```python\n(?P<code>.*?)\n```|(?P<words>.+?)\n\n)", re.M | re.S
+)
+
+
+def print_theorems(ids: Sequence[str], as_json: bool) -> None:
+    """List the theorems of these names, all without any, from their pages. BadParameter for a name that none has."""
+    from ..planning.shipped import shipped
+
+    pages = (path.read_text(encoding="utf-8") for path in sorted(shipped(PAGES).glob("*.md")))
+    every = [_read(match) for text in pages for match in _THEOREM.finditer(text)]
+    every.sort(key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", one["id"])])
+    names = {name: None for one in every for name in (one["id"].partition(".")[0], one["id"])}
+    known_or_usage("no theorem", ids, names, "see blockproof prove --list")
+    chosen = [one for one in every if not ids or one["id"] in ids or one["id"].partition(".")[0] in ids]
+    print_list(chosen, as_json)
+
+
+def _read(match: re.Match[str]) -> dict[str, str]:
+    """A theorem as its page has it: its name, its sentence, and what it states."""
+    stated = match["code"] or " ".join(match["words"].split())
+    return {"id": match["id"], "sentence": " ".join(match["sentence"].split()), "stated": stated}
+
+
+def print_list(theorems: Sequence[Mapping[str, str]], as_json: bool) -> None:
+    """Print their names and sentences; as JSON with what they state."""
+    if as_json:
+        print(json.dumps(theorems, indent=2))
+        return
+    for theorem in theorems:
+        print(f"{theorem['id']:16} {theorem['sentence']}")

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..findings.drawn import digest_text
 from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import ORACLES
 from ..findings.words import plural
@@ -15,7 +14,7 @@ from ..page.live import LivePage
 from ..reports.floors import Floors, check_floors
 from ..reports.progress import progress
 from ..reports.run import RunDocument
-from ..reports.summary import Summary
+from ..reports.summary import Summary, digest_text
 from ..reports.vacuity import vacuity
 from ..targets.base import Target, lacking
 from ..targets.unharmed import unharmed

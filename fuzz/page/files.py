@@ -71,7 +71,7 @@ FORM = Form("report", MADE_BY, TAG, 0)
 
 
 @dataclass
-class Wanted:
+class TraceSettings:
     """How traces are applied; to be closed, since targets stay open between traces."""
 
     target: str | None = None
@@ -91,7 +91,7 @@ class Wanted:
     _open: dict[str, Target] = field(default_factory=dict)
     _refused: dict[str, str] = field(default_factory=dict)
 
-    def __enter__(self) -> "Wanted":
+    def __enter__(self) -> "TraceSettings":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -131,7 +131,7 @@ def is_foreign(spec: str) -> bool:
     return ":" in spec and not spec.startswith("fault:")
 
 
-def trace_page(file: TraceFile, path: Path, wanted: Wanted) -> TraceDocument:
+def trace_page(file: TraceFile, path: Path, wanted: TraceSettings) -> TraceDocument:
     """The document of a trace. Without its target, which may not be installed, the model alone goes through it.
 
     TargetUnavailableError and ValueError only for a target that the user has named.
@@ -160,7 +160,7 @@ def pair_command(trace: Path, targets: tuple[str, str]) -> str:
     return shlex.join(["blockproof", "report", str(trace), *named])
 
 
-def _on_pair(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceDocument | None:
+def _on_pair(file: TraceFile, spec: str, path: Path, wanted: TraceSettings) -> TraceDocument | None:
     """The trace on two targets side by side; None if there is no second one, or it is not to be had.
 
     TargetUnavailableError and ValueError only for a target that the user has named.
@@ -185,7 +185,7 @@ def _on_pair(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceDoc
     return document
 
 
-def _on_target(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceDocument:
+def _on_target(file: TraceFile, spec: str, path: Path, wanted: TraceSettings) -> TraceDocument:
     core = wanted.core(spec, file.lost_its_target)
     given = () if wanted.oracles is None else oracles_named(wanted.oracles, spec, core)
     judges = judges_for(file, lambda: oracles_named(None, spec, core), given)
@@ -196,7 +196,9 @@ def _on_target(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceD
     return document
 
 
-def document_of(path: Path, wanted: Wanted, floors: Floors | None = None, before: Path | None = None) -> Document:
+def document_of(
+    path: Path, wanted: TraceSettings, floors: Floors | None = None, before: Path | None = None
+) -> Document:
     """What a page of this file or folder shows; `before` is another campaign, to hold this one against.
 
     TraceError if it is of no known kind, ChartError if its numbers contradict each other.
@@ -249,7 +251,7 @@ def result_in(data: bytes, source: str) -> ResultDocument:
     return decode(data, RESULTS[tag], FORM, source)
 
 
-def _of_campaign(done: CampaignDocument, path: Path, wanted: Wanted, before: Path | None) -> ReportDocument:
+def _of_campaign(done: CampaignDocument, path: Path, wanted: TraceSettings, before: Path | None) -> ReportDocument:
     """The campaign of a file; by default it is held against the one that was in its folder before it."""
     older = before or path.with_name(before_name(path))
     older = older / CAMPAIGN_FILE if older.is_dir() else older
@@ -263,7 +265,7 @@ def _of_campaign(done: CampaignDocument, path: Path, wanted: Wanted, before: Pat
     return _with_traces(report, path.parent, wanted)
 
 
-def _of_folder(folder: Path, wanted: Wanted) -> ReportDocument:
+def _of_folder(folder: Path, wanted: TraceSettings) -> ReportDocument:
     traces = traces_below(folder)
     if not traces:
         raise TraceError(str(folder), "", "holds no trace; name a trace, a folder of traces, or the JSON of a run")
@@ -284,7 +286,7 @@ def _card(path: Path) -> FoundCard:
     return FoundCard(f"{path.name}: {text.partition(chr(10))[0]}", text, target=file.target, file=str(path))
 
 
-def _with_traces(document: ReportDocument, folder: Path, wanted: Wanted) -> ReportDocument:
+def _with_traces(document: ReportDocument, folder: Path, wanted: TraceSettings) -> ReportDocument:
     """The document with the trace of each of its cards, as far as it is found: from here, or from the report."""
     for card in document.cards:
         if not (name := card.file):

@@ -54,7 +54,7 @@ class News:
     """A row for each process; see COLUMNS."""
 
 
-class Live:
+class LiveDocuments:
     """Makes a document of each thing that is told."""
 
     def __init__(self, folder: Path) -> None:
@@ -141,7 +141,7 @@ class LivePage:
         """
         self.path = path
         self._say = say
-        self._live = Live(path.parent)
+        self._live = LiveDocuments(path.parent)
         self._pace = Pace(EVERY_S)
         self._lost = self._ended = False
         first = ReportDocument(VERSION, "a run", "", "nothing was told yet", "note", [])

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ..findings.drawn import digest_text
 from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import BLOCKPROOF, CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW, TARGET
 from ..findings.severity import exception_of, severity
 from ..findings.words import plural
+from ..reports.summary import digest_text
 from ..runs.canary import told_line
 from .charts import Chart, HistoryLines, history_charts
 from .document import (

@@ -1,11 +1,13 @@
 """What a run did: the `Summary` that the engines fill in. `formats` makes reports of it."""
 
+import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...model.ops import Done, Failed, Lookup, Outcome
-from ..findings.drawn import digest_of, together
+import msgspec
+
+from ...model.ops import Done, Failed, Lookup, Operation, Outcome, Shape
 from ..findings.finding import Finding, Trace
 from ..findings.known import KnownFinding, attention_of
 from ..findings.oracle_names import LOCKSTEP, ORACLES
@@ -132,7 +134,7 @@ class Summary:
     history: History = field(default_factory=History)
     """How it came to this."""
     drawn: int = 0
-    """The digest of its operations (`findings.drawn`)."""
+    """The digest of its operations (`reports.summary`)."""
     lost: str = ""
     """Why not all of it was run; empty if it was."""
     canary: Canary | None = None
@@ -233,3 +235,24 @@ def _is_hit(outcome: Outcome) -> bool:
         case Done((int(tokens), tuple())):
             return tokens > 0
     return False
+
+
+_BYTES = 8
+_SIZE = 1 << 8 * _BYTES
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def digest_of(shape: Shape, operations: Sequence[Operation]) -> int:
+    """The digest of one run. Measured at 0.2 microseconds an operation, which is 0.2% of lockstep on our core."""
+    data = _encode((shape, [type(operation).__name__ for operation in operations], operations))
+    return int.from_bytes(hashlib.blake2b(data, digest_size=_BYTES).digest())
+
+
+def together(digests: Iterable[int]) -> int:
+    """The digest of several runs, the same in whichever order they come: processes share them as they can."""
+    return sum(digests) % _SIZE
+
+
+def digest_text(digest: int) -> str:
+    """As it is printed."""
+    return f"{digest:0{2 * _BYTES}x}"

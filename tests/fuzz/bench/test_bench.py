@@ -15,7 +15,7 @@ from blockproof.fuzz.bench.report import markdown, summary_lines
 from blockproof.fuzz.bench.side import BenchError, Side
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening import environments
-from blockproof.fuzz.page.files import Wanted, document_of
+from blockproof.fuzz.page.files import TraceSettings, document_of
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.traces.files import TraceError
 
@@ -285,8 +285,8 @@ def test_cost_is_told_against_each_size(tmp_path):
     assert (document.curves[0].axis, document.curves[0].operation) == ("running", "decode step")
     (tmp_path / "scaling.json").write_text(document.text())
     with pytest.raises(TraceError, match="is no campaign"):
-        document_of(tmp_path / "scaling.json", Wanted(), before=tmp_path / "scaling.json")
-    charts = document_of(tmp_path / "scaling.json", Wanted()).charts
+        document_of(tmp_path / "scaling.json", TraceSettings(), before=tmp_path / "scaling.json")
+    charts = document_of(tmp_path / "scaling.json", TraceSettings()).charts
     assert (charts[0].title, charts[0].y) == ("decode step, by running requests", "time of a request, ns")
     assert (charts[0].series[0].xs, charts[0].series[0].ys) == ([1, 4], [1000, 1000])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from blockproof.fuzz.findings.finding import Trace
-from blockproof.fuzz.page.files import RESULTS, Wanted, document_of
+from blockproof.fuzz.page.files import RESULTS, TraceSettings, document_of
 from blockproof.fuzz.page.html import write_page
 from blockproof.fuzz.reports.campaign import CampaignDocument
 from blockproof.fuzz.reports.document import Document
@@ -51,7 +51,7 @@ def hostile_document(kind: str, random: Random, folder: Path) -> Document:
     if kind == "trace":
         path = folder / "<img src=x>.json"
         path.write_text(dump_trace(_trace(random)))
-        with Wanted(model_alone=random.random() < 0.5, say=lambda line: None) as wanted:
+        with TraceSettings(model_alone=random.random() < 0.5, say=lambda line: None) as wanted:
             return document_of(path, wanted)
     data = msgspec.convert(report_data(kind, text), RESULTS[kind])
     return data.report(text(), last=data) if isinstance(data, CampaignDocument) else data.report(text())

@@ -59,7 +59,7 @@ def test_what_cannot_be_shown_is_told_once_and_ends_nothing(tmp_path):
 
 
 def test_nothing_is_judged_before_the_end():
-    state = live.Live(Path())
+    state = live.LiveDocuments(Path())
     running, ended = state.read(told()), state.read(told(ended=True))
     assert [table.marks for table in (running.tables[0], ended.tables[0])] == [[""], ["bad"]]
     assert running.tables[0].note == "1 floor of 1 not reached yet"
@@ -86,7 +86,7 @@ def test_the_last_document_stands_alone(how, tmp_path):
     (tmp_path / "bad.html").write_text("<p>no page of ours")
     names = [str(tmp_path / name) for name in ("good.html", "bad.html", "gone.html")]
     findings = [{**FOUND, "reproduction": {"page": name}} for name in names]
-    state = live.Live(tmp_path)
+    state = live.LiveDocuments(tmp_path)
     document = state.read(told(run={"findings": findings}, ended=how == "ended"))
     if how == "lost":
         assert [card.page for card in document.cards] == ["good.html", "bad.html", "gone.html"]
@@ -101,7 +101,7 @@ def test_the_last_document_stands_alone(how, tmp_path):
 
 def test_a_page_leads_to_findings_by_files_alone():
     """Whatever a file is called, the address is one of a file, seen from where the page lies."""
-    state = live.Live(Path("out/pages"))
+    state = live.LiveDocuments(Path("out/pages"))
     names = ["out/found/a.html", "out/pages/javascript:alert(1).html", "out/pages/a b#c?d.html"]
     found = [{**FOUND, "reproduction": {"page": name}} for name in names]
     cards = state.read(told(run={"findings": found})).cards
@@ -203,7 +203,7 @@ def recorder(monkeypatch):
 
 def documents(recorder):
     """What the page would have shown."""
-    state = live.Live(Path())
+    state = live.LiveDocuments(Path())
     return [state.read(told) for told in recorder.last.told]
 
 
@@ -314,7 +314,7 @@ def test_a_run_that_is_killed_leaves_when_it_wrote_last(tmp_path):
 
 def test_a_file_of_a_report_does_not_load_itself():
     assert "location.reload" not in page(shown(TWICE))
-    document = live.Live(Path()).read(told())
+    document = live.LiveDocuments(Path()).read(told())
     assert "location.reload" in page(document)
     document.progress = None
     assert "location.reload" not in page(document)

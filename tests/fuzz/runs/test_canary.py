@@ -8,7 +8,7 @@ from blockproof.fuzz.campaign.tasks import Task, encoded, result_of
 from blockproof.fuzz.campaign.work import close_targets, run_task
 from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.configuration import check
-from blockproof.fuzz.configuration.canary import check_oracle
+from blockproof.fuzz.configuration.fuzzing import check_oracle
 from blockproof.fuzz.configuration.invariants import INVARIANTS
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import ENGINES, run_engine

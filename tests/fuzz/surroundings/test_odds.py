@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.cli.theorem_list import print_theorems
+from blockproof.fuzz.cli.prove import print_theorems
 
 CLI = [sys.executable, "-m", "blockproof.fuzz.cli"]
 
