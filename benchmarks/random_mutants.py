@@ -15,9 +15,19 @@ from pathlib import Path
 from textwrap import wrap
 
 from blockproof.fuzz.mutation.hunting import Hunted
-from blockproof.fuzz.mutation.report import NO_MISTAKE, Told, effort, headline, place, read_kept, share
+from blockproof.fuzz.mutation.report import (
+    CLASSES,
+    NO_MISTAKE,
+    OPEN,
+    OUTSIDE,
+    MutantsDone,
+    effort,
+    headline,
+    place,
+    read_kept,
+    share,
+)
 from blockproof.fuzz.mutation.subject import changed_of
-from blockproof.fuzz.mutation.survivors import CLASSES, OPEN, OUTSIDE
 from written import parser, put, table
 
 MEANING = """
@@ -29,7 +39,7 @@ lines are spared: there the mutant is the release.
 """
 
 
-def page(runs: Sequence[Told], note: str = "") -> str:
+def page(runs: Sequence[MutantsDone], note: str = "") -> str:
     """The result of all runs as Markdown."""
     hunted = [one for run in runs for one in run.hunted]
     mutable = runs[0].subject.mutable
@@ -48,7 +58,7 @@ def page(runs: Sequence[Told], note: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(runs: Sequence[Told], hunted: Sequence[Hunted], note: str) -> Iterator[str]:
+def _head(runs: Sequence[MutantsDone], hunted: Sequence[Hunted], note: str) -> Iterator[str]:
     asked = runs[0].asked
     seeds = ", ".join(str(run.asked.seed) for run in runs)
     asked_for = f"--of {asked.of} --random {asked.random} --seed {asked.seed} --operations {asked.operations}"
@@ -66,7 +76,9 @@ def _head(runs: Sequence[Told], hunted: Sequence[Hunted], note: str) -> Iterator
         yield from ("", *wrap(text, 110)) if text else ()
 
 
-def _row(name: str, runs: Sequence[Told], modules: Sequence[str], own: tuple[int, int] | None = None) -> list[object]:
+def _row(
+    name: str, runs: Sequence[MutantsDone], modules: Sequence[str], own: tuple[int, int] | None = None
+) -> list[object]:
     """What became of the mutants of these modules, and of others under the release's own tests."""
     counts = counts_of(runs, modules)
     fine = sum(counts[kind] for kind in NO_MISTAKE)
@@ -74,7 +86,7 @@ def _row(name: str, runs: Sequence[Told], modules: Sequence[str], own: tuple[int
     return [*cells, share(counts["killed"], counts["mutants"] - fine), f"{own[0]} of {own[1]}" if own else ""]
 
 
-def _survivors(run: Told) -> Iterator[list[object]]:
+def _survivors(run: MutantsDone) -> Iterator[list[object]]:
     for one, kind in run.survivors:
         entry = run.judged.of(one.mutant)
         change = f"{_code(one.mutant.before)} → {_code(one.mutant.after)}"
@@ -88,17 +100,17 @@ def _code(text: str) -> str:
     return f"<code>{escape(cut).replace('|', '&vert;')}</code>" if cut else "nothing"
 
 
-def counts_of(runs: Sequence[Told], modules: Sequence[str]) -> Counter[str]:
-    """Mutants of these modules, over all runs: see `Told.counts`."""
+def counts_of(runs: Sequence[MutantsDone], modules: Sequence[str]) -> Counter[str]:
+    """Mutants of these modules, over all runs: see `MutantsDone.counts`."""
     total: Counter[str] = Counter()
     for run in runs:
         total.update(run.counts(modules))
     return total
 
 
-def _read(path: Path) -> Told:
+def _read(path: Path) -> MutantsDone:
     asked, hunted = read_kept(path.read_text(encoding="utf-8"))
-    return Told(asked, changed_of(asked.of), [one.mutant for one in hunted], hunted)
+    return MutantsDone(asked, changed_of(asked.of), [one.mutant for one in hunted], hunted)
 
 
 def main() -> int:

@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
 
+import msgspec
 from blockproof.fuzz.configuration.findings import as_document
-from blockproof.fuzz.engines.mutant_matrix import DETECTORS, NOT_RUN, Result, cell_of, detected, results
-from blockproof.fuzz.engines.mutants import Search
+from blockproof.fuzz.engines.mutants import DETECTORS, NOT_RUN, Result, Search, cell_of, detected, results
 from blockproof.fuzz.exploration import planting
 from blockproof.fuzz.exploration.scopes import SCOPES
 from blockproof.fuzz.exploration.search import Limits
@@ -90,7 +90,8 @@ def _hunted(fault: Fault, asked: argparse.Namespace) -> Row:
     (result,) = results([fault], search, asked.seeds)
     if asked.traces:
         _write_trace(result, asked.traces)
-    return result.as_json(matrix=False)
+    row: Row = msgspec.to_builtins(result.row(matrix=False))
+    return row
 
 
 def _detectors(row: Row, asked: argparse.Namespace) -> dict[str, Row]:

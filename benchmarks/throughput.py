@@ -15,9 +15,8 @@ from itertools import cycle
 from statistics import median
 from unittest.mock import patch
 
-from blockproof.fuzz.engines.choice import run_engine
 from blockproof.fuzz.engines.plan import RUN_OPERATIONS, Plan
-from blockproof.fuzz.engines.seeded import FULL_LOOK_EVERY
+from blockproof.fuzz.engines.seeded import FULL_LOOK_EVERY, run_engine
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.findings.oracle_names import LOCKSTEP, ORACLES
 from blockproof.fuzz.opening import environments

@@ -19,10 +19,9 @@ from contextlib import suppress
 from typing import Any
 
 from ..opening.own_code import in_one_line
-from ..opening.serve import begin_child, send
+from ..opening.serve import Begun, answer_lines
 from ..opening.targets import open_here
 from ..opening.wire import line_of, message_of
-from ..targets.base import TargetUnavailableError
 from ..targets.driver import Driver, driver_of
 from .kinds import workload
 from .memory import memory_of
@@ -32,21 +31,17 @@ from .workload import Workload, WrongWorkError
 def main(arguments: list[str]) -> None:
     """Answer until the parent closes the pipe."""
     spec, cpu, requests, answers = arguments[0], int(arguments[1]), int(arguments[2]), int(arguments[3])
-    begin_child(requests, answers)
+    answer_lines(requests, answers, lambda: _opened(spec, cpu))
+
+
+def _opened(spec: str, cpu: int) -> Begun:
     if cpu >= 0 and hasattr(os, "sched_setaffinity"):
         with suppress(OSError):
             os.sched_setaffinity(0, {cpu})
-    try:
-        target = open_here(spec)
-        driver = driver_of(target)
-    except (TargetUnavailableError, NotImplementedError, ValueError, ImportError) as error:
-        send(answers, line_of(["unavailable", str(error)]))
-        return
-    send(answers, line_of(["ready", str(getattr(target, "version", ""))]))
-    served = _Served(driver)
-    with os.fdopen(requests, "rb") as lines:
-        for line in lines:
-            send(answers, line_of(served.answer(message_of(line))))
+    target = open_here(spec)
+    served = _Served(driver_of(target))
+    ready: list[object] = [str(getattr(target, "version", ""))]
+    return ready, lambda line: line_of(served.answer(message_of(line)))
 
 
 class _Served:

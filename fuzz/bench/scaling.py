@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ..reports.scaling import CurveRow, ScalingDocument
 from .entries import ALLOCATE, CYCLE, FREE, LOOKUP, Entry
 from .measure import Bench, Result
 from .report import HOW, amount, circumstances, wrapped
@@ -128,18 +129,16 @@ def _row(curve: Curve, core: str) -> str:
     return f"| {curve.operation}, of a {per} | {core} | {' | '.join(cells)} | {values[-1] / values[0]:.2f} |"
 
 
-def as_json(cores: Sequence[str], curves: Sequence[Curve]) -> dict[str, Any]:
-    """JSON-ready data."""
-    return {
-        "cores": list(cores),
-        "curves": [
-            {
-                "axis": curve.axis,
-                "operation": curve.operation,
-                "words": AXES[curve.axis][0],
-                "per": curve.points[0].results[0].entry.per,
-                "ns": {core: [[size, round(ns, 2)] for size, ns in curve.values(core)] for core in cores},
-            }
-            for curve in curves
-        ],
-    }
+def document(cores: Sequence[str], curves: Sequence[Curve]) -> ScalingDocument:
+    """The same for machines, and for its page."""
+    rows = [
+        CurveRow(
+            curve.axis,
+            curve.operation,
+            {core: [(size, round(ns, 2)) for size, ns in curve.values(core)] for core in cores},
+            AXES[curve.axis][0],
+            curve.points[0].results[0].entry.per,
+        )
+        for curve in curves
+    ]
+    return ScalingDocument(list(cores), rows)

@@ -4,13 +4,10 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from ..adapters import family_of
-from ..opening.child import environment_of
-from ..opening.process import Launch, Limits, Process
-from ..opening.program import is_program
-from ..opening.targets import check_spec, interpreter_of
+from ..opening.child import Place, PythonChild
+from ..opening.names import Program, ReleaseName, parsed
+from ..opening.targets import home_of, interpreter_of
 from ..opening.wire import line_of, message_of
 from ..targets.base import TargetUnavailableError
 from .workload import Facts, Params, Piece
@@ -30,37 +27,25 @@ class LacksError(Exception):
     """The core has no such thing; the text says what is missing."""
 
 
-class Side:
+class Side(PythonChild):
     """One core. TargetUnavailableError if it cannot be started; BenchError if it fails later."""
 
     def __init__(self, spec: str, cpu: int = -1) -> None:
-        check_spec(spec)
-        if is_program(spec):
+        named = parsed(spec)
+        if isinstance(named, Program):
             raise TargetUnavailableError(f"{spec}: a program does its work in a process that cannot be timed")
-        family = family_of(spec)
-        name, place = (spec, None) if family is None else interpreter_of(spec)
-        self.name = name
-        self._modules = TemporaryDirectory(prefix="blockproof-bench-")
-        python = sys.executable if place is None else str(place.python)
-        opened = spec if family is None else family.name
-        command = [python, "-u", "-P", "-m", _CHILD, opened, str(cpu)]
-        try:
-            environment = environment_of(place, Path(self._modules.name))
-            if place is not None:
-                _lend(place.python, Path(self._modules.name))
-            self._process = Process(Launch(spec, command, environment), Limits())
-            self._await_ready(spec)
-        except BaseException:
-            self.close()
-            raise
+        self.name = interpreter_of(spec)[0] if isinstance(named, ReleaseName) else spec
+        opened, place = home_of(spec)
+        super().__init__(spec, _CHILD, [opened, str(cpu)], place)
 
-    def _await_ready(self, spec: str) -> None:
-        match message := self._process.first(message_of):
-            case ["ready", str()]:
-                return
-            case ["unavailable", str(why)]:
-                raise TargetUnavailableError(why)
-        raise TargetUnavailableError(f"{spec}: the child process began with nonsense: {str(message)[:80]}")
+    def _lend(self, place: Place | None, folder: Path) -> None:
+        """What a release can use but does not need, if its interpreter is ours."""
+        if place is None or place.python.resolve() != Path(sys.executable).resolve():
+            return
+        for name in LENT:
+            found = find_spec(name)
+            for source in found.submodule_search_locations or () if found is not None else ():
+                (folder / name).symlink_to(source, target_is_directory=True)
 
     def prepare(self, kind: str, params: Params) -> list[str]:
         """Be ready for the pieces of this workload; the hashes that must be equal on all cores."""
@@ -85,28 +70,16 @@ class Side:
 
     def close(self) -> None:
         """End the process."""
-        if hasattr(self, "_process"):
-            self._process.end()
-        self._modules.cleanup()
+        self.end()
 
     def _ask(self, *question: object) -> list[object]:
         """What comes behind `done`. LacksError, BenchError for the other answers; TargetLostError for none."""
-        kind, *rest = self._process.exchange(line_of(question), question, DEADLINE_S, message_of)
+        kind, *rest = self.exchange(line_of(question), question, DEADLINE_S, message_of)
         if kind == "done":
             return rest
         if kind == "lacks":
             raise LacksError(str(rest[0]))
         raise BenchError(f"{self.name}: {rest[0]}")
-
-
-def _lend(python: Path, folder: Path) -> None:
-    """Put what a release can use but does not need into this folder of its import path, if its interpreter is ours."""
-    if python.resolve() != Path(sys.executable).resolve():
-        return
-    for name in LENT:
-        found = find_spec(name)
-        for place in found.submodule_search_locations or () if found is not None else ():
-            (folder / name).symlink_to(place, target_is_directory=True)
 
 
 def _facts(raw: object) -> Facts:

@@ -1,10 +1,13 @@
 """Where the tasks of a campaign are done: the protocol that hides whether in processes here or on a cluster.
 
-An executor knows nothing of what is in a task: bytes go in, bytes come out. What runs them is `doing.run_task`.
+An executor knows nothing of what is in a task: bytes go in, bytes come out. What runs them is `work.run_task`.
 """
 
 from dataclasses import dataclass
 from typing import Protocol
+
+from ..opening.workers import Desk, Pool
+from .work import run_task
 
 
 @dataclass(frozen=True)
@@ -46,3 +49,28 @@ class Executor(Protocol):
     def close(self) -> None:
         """End everything within a second; what is under way is given up."""
         ...
+
+
+class LocalExecutor:
+    """An `Executor` of so many processes of this machine. One that dies costs the task it was doing."""
+
+    def __init__(self, jobs: int) -> None:
+        self.capacity = jobs
+        self._pool = Pool(_work, jobs)
+
+    def submit(self, number: int, task: bytes) -> None:
+        """See `Executor`."""
+        self._pool.submit(number, task)
+
+    def done(self, timeout_s: float) -> list[Done]:
+        """See `Executor`."""
+        events = self._pool.events(timeout_s)
+        return [Done(key, said) if isinstance(said, bytes) else Done(key, None, str(said)) for key, said, _ in events]
+
+    def close(self) -> None:
+        """See `Executor`."""
+        self._pool.close()
+
+
+def _work(task: bytes, desk: Desk) -> bytes:
+    return run_task(task)

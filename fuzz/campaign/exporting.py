@@ -10,10 +10,10 @@ from ..findings.severity import Severity
 from ..findings.words import plural
 from ..findings.writing import write_file
 from ..opening.targets import open_target
-from ..page.beside import Kept, page_beside
-from ..page.campaign_document import CampaignFound, CampaignRow
 from ..page.files import CAMPAIGN_FILE
-from ..page.run_document import RunFile
+from ..page.trace_document import KeptTrace, page_beside
+from ..reports.campaign import CampaignDocument, CampaignFound, CampaignRow
+from ..reports.run import RunDocument
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.judges import Judges
 from ..traces.reproduction import Reproduction, base_name, folder_name, write_reproduction
@@ -56,12 +56,12 @@ def export(database: Database, out: Path, pages: bool, say: Callable[[str], None
                 one.trace, one.command = str(files.trace), files.command
                 if target is not None:
                     judges = Judges(tuple(file.oracles or ()), "as in the campaign")
-                    page = page_beside(file, target, judges, Kept(files.trace, files.command), say)
+                    page = page_beside(file, target, judges, KeptTrace(files.trace, files.command), say)
                     one.page = str(page or "")
         finally:
             if target is not None:
                 close_target(target)
-    write_file(out / CAMPAIGN_FILE, msgspec.json.format(msgspec.json.encode(rows)).decode())
+    write_file(out / CAMPAIGN_FILE, CampaignDocument(rows).text())
     return sum(len(row.findings) for row in rows)
 
 
@@ -91,7 +91,7 @@ def _rows(database: Database) -> list[CampaignRow]:
         row.operations += operations
         row.seconds += seconds
         row.problem = row.problem or problem
-        cell = row.cells.setdefault(attention, RunFile(target, 0, 0))
+        cell = row.cells.setdefault(attention, RunDocument(target, 0, 0))
         cell.operations, cell.runs = cell.operations + operations, cell.runs + runs
         cell.seconds += seconds
         cell.oracles = [*dict.fromkeys([*cell.oracles, *oracles.split(",")])]

@@ -12,7 +12,7 @@ from .tasks import Options
 TASK_OPERATIONS = 4_000
 
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CampaignLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a campaign ends: at whichever comes first. Without any it goes on until Ctrl-C."""
 
     seconds: float | None = None
@@ -30,7 +30,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engines: tuple[str, ...] = ("random",)
     task_operations: int = TASK_OPERATIONS
     options: Options = Options()
-    limits: Limits = Limits()
+    limits: CampaignLimits = CampaignLimits()
     """Over all its sessions."""
     out: str = "findings"
     """Folder for what is found."""

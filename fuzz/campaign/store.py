@@ -14,9 +14,8 @@ import msgspec
 
 from .arms import OF_A_CAUSE, OF_A_KEY, OF_A_SITUATION, Arm, Standing
 from .database import Database, StoreError
-from .keys import digest
 from .settings import Settings
-from .tasks import Replayed, Seed, Task, TaskFinding, TaskResult, encoded, task_of
+from .tasks import Replayed, Seed, Task, TaskFinding, TaskResult, digest, encoded, task_of
 
 ATTEMPTS = 2
 """How often a task is begun whose process dies."""

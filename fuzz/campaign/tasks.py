@@ -1,13 +1,25 @@
 """A task of a campaign and its result: data as bytes, and the function that any process on any machine does it with.
 
 A task says all that its runs depend on, so the same task comes to the same findings wherever and whenever it is done.
+
+What a run has reached is told as keys: a campaign looks for runs with new ones, and its corpus is a set that has them
+all. A key is a text that means the same on every machine. Three kinds are read off a run that is over:
+
+* a situation and how often it came up, in classes that double: `hit x4` is 4 to 7 times;
+* two situations in one run: `hit + preemption`;
+* what an operation came to, with why: `Allocate: Refused, asked for drafts`.
 """
 
+import hashlib
+from collections.abc import Iterable, Iterator
+from itertools import combinations
 from typing import Literal
 
 import msgspec
 
+from ...model.ops import Failed
 from ..opening.process import Limits
+from ..runs.run import Run
 
 Cause = tuple[str, ...]
 """What findings have in common that are kept as one (`reports.summary.Found.key`)."""
@@ -29,7 +41,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     known_causes: tuple[Cause, ...] = ()
     """Findings of these are counted, but not shrunk again."""
     known_keys: bytes = b""
-    """Digests of what runs have reached before (`keys.packed`): no trace is kept for it again."""
+    """Digests of what runs have reached before (`packed`): no trace is kept for it again."""
     traces: tuple[str, ...] = ()
     """What a task of kind `replay` replays: trace files as JSON."""
 
@@ -45,7 +57,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Name of the attention types of its shapes."""
     oracles: tuple[str, ...]
     engine: str
-    """Name of one of `engines.choice.ENGINES`."""
+    """Name of one of `engines.seeded.ENGINES`."""
     seed: int
     operations: int
     """After so many the run at hand is the last one."""
@@ -78,7 +90,7 @@ class Seed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a run was made of that has reached something new."""
 
     keys: tuple[str, ...]
-    """All that it has reached (`keys.keys_of`)."""
+    """All that it has reached (`keys_of`)."""
     operations: int
     form: Literal["trace", "bytes"]
     data: bytes
@@ -110,7 +122,7 @@ class TaskResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     situations: dict[str, int] = {}
     """How often each interesting situation came up."""
     keys: tuple[str, ...] = ()
-    """All that its runs have reached: abstract states, outcomes, causes (`keys.keys_of`)."""
+    """All that its runs have reached: abstract states, outcomes, causes (`keys_of`)."""
     seeds: tuple[Seed, ...] = ()
     """One for each run that has reached what the task did not know."""
     findings: tuple[TaskFinding, ...] = ()
@@ -133,3 +145,36 @@ def task_of(data: bytes) -> Task:
 def result_of(data: bytes) -> TaskResult:
     """The result in these bytes. msgspec.MsgspecError for anything else."""
     return msgspec.msgpack.decode(data, type=TaskResult)
+
+
+DIGEST_BYTES = 8
+
+
+def keys_of(run: Run) -> tuple[str, ...]:
+    """All that the run has reached, in the order of the alphabet."""
+    return tuple(sorted(set(_keys(run))))
+
+
+def _keys(run: Run) -> Iterator[str]:
+    reached = {name: count for name, count in run.reached().items() if count > 0}
+    for name, count in reached.items():
+        yield f"{name} x{1 << (count.bit_length() - 1)}"
+    yield from (" + ".join(pair) for pair in combinations(sorted(reached), 2))
+    for operation, outcome in zip(run.operations, run.outcomes, strict=False):  # a target that is lost has no outcome
+        yield f"{type(operation).__name__}: {outcome.error if isinstance(outcome, Failed) else type(outcome).__name__}"
+    yield from (f"{operation}: {result}, {why}" for operation, result, why in run.causes)
+
+
+def digest(key: str) -> bytes:
+    """A short name of a key."""
+    return hashlib.sha256(key.encode("utf-8", "backslashreplace")).digest()[:DIGEST_BYTES]
+
+
+def packed(digests: Iterable[bytes]) -> bytes:
+    """Digests in a row, sorted."""
+    return b"".join(sorted(digests))
+
+
+def unpacked(data: bytes) -> frozenset[bytes]:
+    """The digests of `packed`."""
+    return frozenset(data[at : at + DIGEST_BYTES] for at in range(0, len(data), DIGEST_BYTES))

@@ -1,6 +1,5 @@
 """`blockproof bench`: how fast cores are, side by side."""
 
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,9 +10,8 @@ import typer
 
 from ..adapters import references
 from .completion import target_names
-from .detection import detection
 from .options import JsonOption, TargetOption, known_or_usage, timed_teller, usage
-from .outputs import to_file, to_folder
+from .outputs import tagged, to_file, to_folder
 
 if TYPE_CHECKING:
     from ..bench.entries import Entry
@@ -21,15 +19,9 @@ if TYPE_CHECKING:
 
 
 RELEASE = references()[0]
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
-app.command("detection", epilog="Example: blockproof bench detection --setting usual --against no-swarm --seeds 10")(
-    detection
-)
 
 
-@app.callback(invoke_without_command=True, epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")
 def bench(
-    context: typer.Context,
     target: TargetOption = "impl",
     against: Annotated[
         list[str] | None,
@@ -56,8 +48,6 @@ def bench(
     Exits with 1 if --check finds a ratio more than 10 % worse than kept, measured twice; 2 if no such ratio is kept; 3
     if a core cannot be started or does other work than the target. Times are never compared with kept ones.
     """
-    if context.invoked_subcommand is not None:
-        return
     from ..bench.measure import opened
     from ..bench.plots import require_matplotlib
     from ..bench.side import BenchError
@@ -111,7 +101,7 @@ def _time(
     page = report.markdown(bench.target, bench.against, measured)
     drawn = [] if plots is None else plot_ratios(plots, bench.target, bench.against, measured)
     _write(write, page, drawn)
-    print(json.dumps(report.as_json(bench.target, bench.against, measured), indent=2) if as_json else page)
+    print(tagged("benchmark", report.as_json(bench.target, bench.against, measured)) if as_json else page)
     for one in found:
         print(one.line(), file=sys.stderr)
     if to_keep is not None:
@@ -134,7 +124,7 @@ def _scale(bench: "Bench", rounds: int | None, outputs: Outputs, say: Callable[[
     page = scaling.markdown(cores, curves)
     drawn = [] if plots is None else plot_scaling(plots, cores, curves)
     _write(write, page, drawn)
-    print(json.dumps(scaling.as_json(cores, curves), indent=2) if as_json else page)
+    print(scaling.document(cores, curves).text() if as_json else page)
     return 0
 
 

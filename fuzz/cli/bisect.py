@@ -1,6 +1,5 @@
 """`blockproof bisect`: since which release, or which commit, a trace fails."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +18,7 @@ from .options import (
     oracles_or_usage,
     timed_teller,
 )
+from .outputs import tagged
 
 
 def bisect(
@@ -78,5 +78,5 @@ def bisect(
     except KeyboardInterrupt:
         print("blockproof: interrupted", file=sys.stderr)
         raise typer.Exit(130) from None
-    print(json.dumps(found.as_json(), indent=2) if as_json else "\n".join(found.lines()))
+    print(tagged("bisection", found.as_json()) if as_json else "\n".join(found.lines()))
     raise typer.Exit(found.code)

@@ -2,7 +2,6 @@
 hours or days (`stored`).
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +35,6 @@ from .stored import Going, run_with_store
 if TYPE_CHECKING:
     from ..campaign.settings import Settings
     from ..page.live import LivePage
-    from ..releases.campaign import Row
 
 DEFAULT_OPERATIONS = 200_000
 DEFAULT_OUT = Path("findings")
@@ -180,7 +178,7 @@ def _option(name: str) -> str:
 
 def _settings(asked: Asked, task_operations: int | None) -> "Callable[[int], Settings]":
     """The settings of a campaign with a store, by its seed. BadParameter for a wrong name."""
-    from ..campaign.settings import TASK_OPERATIONS, Limits, Settings
+    from ..campaign.settings import TASK_OPERATIONS, CampaignLimits, Settings
     from ..campaign.tasks import Options
     from ..releases.findings import known_causes
 
@@ -192,14 +190,13 @@ def _settings(asked: Asked, task_operations: int | None) -> "Callable[[int], Set
         attention=attention_names(asked.attention),
         task_operations=task_operations or TASK_OPERATIONS,
         options=Options(roots=roots, shrink_seconds=asked.shrink_s),
-        limits=Limits(seconds, operations),
+        limits=CampaignLimits(seconds, operations),
         out=str(asked.out),
     )
 
 
 def _with_store(going: Going, ray: str | None) -> int:
-    from ..campaign.executor import Executor
-    from ..campaign.local import LocalExecutor
+    from ..campaign.executor import Executor, LocalExecutor
     from ..campaign.ray_executor import RayExecutor, check_address
 
     if ray is not None:
@@ -217,8 +214,9 @@ def _at_once(asked: Asked, write: Path | None, allow_vacuous: bool, page: "LiveP
     from ..engines.plan import Plan
     from ..releases import campaign_report as report
     from ..releases.campaign import Orders, Row, run_by_oracles
+    from ..releases.campaign_report import LiveCampaign
     from ..releases.findings import known_causes
-    from ..releases.live_campaign import LiveCampaign
+    from ..reports.formats import show
     from ..reports.progress import steps
 
     judges, names = asked.judges(), attention_names(asked.attention)
@@ -228,14 +226,14 @@ def _at_once(asked: Asked, write: Path | None, allow_vacuous: bool, page: "LiveP
     plan = Plan(seed_or_drawn(asked.seed), seconds, operations, names, allow_vacuous=allow_vacuous)
     orders, say = Orders(replace(plan, roots=known_causes()), asked.shrink_s), teller(True)
     specs, out = [*judges], folder_or_usage(asked.out)
-    with steps(len(specs), "target") as show:
+    with steps(len(specs), "target") as advance:
         ended: set[str] = set()
         whole, live = report.KeptWhole(out, orders.plan.seed), LiveCampaign(page, specs, orders, out)
 
         def changed(row: Row) -> None:
             whole.keep(row)
             ended.update([row.target] if row.done or row.problem else [])
-            show(len(ended), row.target)
+            advance(len(ended), row.target)
             say(report.progress_line(row))
             live.changed(row)
 
@@ -243,28 +241,24 @@ def _at_once(asked: Asked, write: Path | None, allow_vacuous: bool, page: "LiveP
         report.keep_findings(rows, out, orders.plan.seed)
         live.ended(rows)
 
+    done = report.document(rows)
+
+    def tell() -> None:
+        if asked.as_json:
+            print(done.text())
+        else:
+            show(done)
+            print("\n".join(done.lines()))
+
     def kept() -> None:
-        folder = report.write_campaign(rows, out).parent
+        folder = report.write_campaign(done, out).parent
         say(f"to look at it: blockproof report {folder} --open")
 
     def page_too() -> None:
         if write is not None:
-            report.write_page(rows, names, write)
+            report.write_page(done, write)
 
-    return written(report.exit_code(rows), (lambda: _tell(rows, names, asked.as_json), kept, page_too))
-
-
-def _tell(rows: "list[Row]", names: tuple[str, ...], as_json: bool) -> None:
-    """Print what came of it."""
-    from ..releases import campaign_report as report
-    from ..reports.tables import show_sections
-
-    code = report.exit_code(rows)
-    if as_json:
-        print(json.dumps(report.as_json(rows), indent=2))
-    else:
-        show_sections(report.headline(rows), report.tables(rows, names), report.verdict(rows), bad=code == 1)
-        print("\n".join(report.lines(rows)))
+    return written(done.exit_code, (tell, kept, page_too))
 
 
 def _specs(targets: list[str], releases: str | None) -> list[str]:

@@ -1,6 +1,5 @@
 """`blockproof campaign status`, `minimise` and `export`: the commands that look at the store of a campaign."""
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .options import JsonOption, guarded, teller
-from .outputs import to_folder
+from .outputs import tagged, to_folder
 from .stored import show
 
 StoreArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The store of a campaign.")]
@@ -53,7 +52,7 @@ def minimise(store: StoreArgument, as_json: JsonOption = False) -> None:
     finally:
         opened.close()
     if as_json:
-        print(json.dumps({"before": asdict(before), "after": asdict(after)}, indent=2))
+        print(tagged("corpus", {"before": asdict(before), "after": asdict(after)}))
         return
     for when, size in (("before", before), ("after", after)):
         kept = f"{plural(size.seeds, 'run')}, {plural(size.operations, 'operation')}, {size.bytes:,} bytes"
@@ -84,7 +83,7 @@ def export(
 
     found = guarded(work)
     if as_json:
-        print(json.dumps({"findings": found, "folder": str(out)}, indent=2))
+        print(tagged("export", {"findings": found, "folder": str(out)}))
     else:
         print(f"{found:,} findings in {out}; to look at them: blockproof report {out} --open")
     raise typer.Exit(1 if found else 0)

@@ -1,6 +1,5 @@
 """`blockproof compat`: our core under the engine whose core it stands in for."""
 
-import json
 import secrets
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -9,6 +8,7 @@ import typer
 
 from ..adapters import references
 from .options import JsonOption, SeedOption, guarded, timed_teller
+from .outputs import tagged
 
 RELEASE = references()[0]
 app = typer.Typer(
@@ -37,7 +37,7 @@ def run_tests(
         raise typer.BadParameter(f"no suite {wrong[0]!r}; there are {', '.join(known)}")
     reports = guarded(lambda: run_own_tests(name, suite or known, timed_teller()))
     if as_json:
-        print(json.dumps({"release": name, "suites": [report.as_json() for report in reports]}, indent=2))
+        print(tagged("own-tests", {"release": name, "suites": [report.as_json() for report in reports]}))
     else:
         print("\n".join(line for report in reports for line in report.lines()))
     if not any(report.passing for report in reports):
@@ -65,7 +65,7 @@ def run_schedule(
     found = guarded(lambda: compare_mixes(RELEASE, seed, range(first, first + mixes), fault))
     times = guarded(lambda: time_schedulers(RELEASE)) if timed else []
     if as_json:
-        print(json.dumps({"release": RELEASE, **found.as_json(), "times": times}, indent=2))
+        print(tagged("schedule", {"release": RELEASE, **found.as_json(), "times": times}))
     else:
         print("\n".join([*found.lines(), *(_time_line(time) for time in times)]))
     raise typer.Exit(1 if found.findings else 0)

@@ -1,6 +1,5 @@
 """`blockproof fuzz-config`: draw model configurations and hold a target's arithmetic against the model's."""
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +21,7 @@ from .options import (
     seed_or_drawn,
     teller,
 )
-from .outputs import folder_or_usage
+from .outputs import folder_or_usage, tagged
 
 if TYPE_CHECKING:
     from ..configuration.fuzzing import ConfigurationOutcome
@@ -60,14 +59,14 @@ def fuzz_config(
 
     Exits with 0 if nothing was found, 1 on a finding, 130 if Ctrl-C ended it before; what was done is reported.
     """
-    from ..configuration.check import Limits
+    from ..configuration.check import CheckLimits
     from ..configuration.fuzzing import ConfigurationTask, fuzz_configurations
     from ..configuration.reach import TABLES, TOTALS
     from ..reports.floors import read_floors
 
     wanted = read_floors(floors, TABLES, TOTALS) if floors else {}
     folder_or_usage(out)
-    limits = Limits(cases, seconds_or_default(seconds, cases), None if keep_going else 1)
+    limits = CheckLimits(cases, seconds_or_default(seconds, cases), None if keep_going else 1)
     task = ConfigurationTask(target or "impl", seed_or_drawn(seed), limits, oracle.value, isolate)
     with closed_after(calculator_or_usage(task.spec, isolate)) as calculator, document_alone(as_json):
         outcome = fuzz_configurations(task, calculator, out, wanted, teller(as_json))
@@ -76,11 +75,11 @@ def fuzz_config(
 
 
 def _print_report(outcome: "ConfigurationOutcome", as_json: bool) -> None:
-    from ..reports.tables import show_sections
+    from ..reports.formats import show_tables
 
     if as_json:
-        print(json.dumps(outcome.as_json(), indent=1))
+        print(tagged("configurations", outcome.as_json()))
         return
     bad = bool(outcome.reach.findings)
-    show_sections(outcome.headline(), outcome.reach.sections(), outcome.verdict(), bad=bad)
+    show_tables(outcome.headline(), outcome.reach.tables(), outcome.verdict(), bad=bad)
     print("\n".join(outcome.lines()))

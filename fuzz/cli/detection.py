@@ -1,24 +1,22 @@
-"""`blockproof bench detection`: how soon planted faults are found, by one way of drawing and by another."""
+"""`blockproof mutants --against`: how soon planted faults are found, by one way of drawing and by another."""
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .completion import mutant_names
-from .options import JsonOption, as_called, jobs_option, known_or_usage, timed_teller, usage
-from .outputs import to_file
+from .options import known_or_usage, timed_teller, usage
 
 if TYPE_CHECKING:
     from ..detection.report import Results
     from ..detection.runs import Bench
-    from ..detection.settings import Setting
-    from ..detection.trials import Trial
+    from ..detection.trials import Setting, Trial
     from ..faults import Fault
 
 OPERATIONS = 20_000
@@ -29,63 +27,56 @@ SAVED_EVERY = 50
 """Trials, after which the file is written again."""
 
 
-def detection(
-    context: typer.Context,
-    setting: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A way of drawing, see --list; several by repeating it.")
-    ] = None,
-    against: Annotated[str | None, typer.Option(metavar="NAME", help="Hold them against this one.")] = None,
-    against_git: Annotated[
-        str | None, typer.Option(metavar="REF", help="Hold them against the generator of this commit.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Trials of each fault by each setting.")] = 10,
-    first_seed: Annotated[int, typer.Option(help="The first of the seeds.")] = 0,
-    operations: Annotated[int | None, typer.Option(min=1, help="Budget of a trial; 20,000 by default.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="Budget in processor seconds instead.")] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only these faults, as in eagle*.", autocompletion=mutant_names),
-    ] = None,
-    jobs: Annotated[int, jobs_option("Processes")] = 1,
-    keep: Annotated[
-        Path | None, to_file("Keep all trials in this file; those in it are not made again.", metavar="FILE")
-    ] = None,
-    write: Annotated[Path | None, to_file("Write the page as Markdown.", metavar="FILE")] = None,
-    list_only: Annotated[bool, typer.Option("--list", help="Only name the settings.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Hunt all planted faults from many seeds and tell how soon each is found, and by which setting sooner.
+@dataclass(frozen=True)
+class Comparison:
+    """What is asked: by which ways of drawing faults are hunted, and what they are held against."""
 
-    Exits with 0, with 1 if a setting is worse than the one it is held against (p < 0.01), 3 if nothing could be tried,
-    130 if Ctrl-C ended it; what was done until then is kept in the file of --keep.
-    """
+    settings: Sequence[str]
+    against: str | None
+    against_git: str | None
+    seeds: range
+    operations: int | None
+    seconds: float | None
+    only: Sequence[str]
+    jobs: int
+    keep: Path | None
+    write: Path | None
+    as_json: bool
+    command: str
+
+
+def list_settings() -> None:
+    """Name the ways of drawing."""
+    from ..detection.trials import SETTINGS
+
+    print("\n".join(f"{one.name:16} {one.describe}" for one in SETTINGS.values()))
+
+
+def compare(asked: Comparison) -> int:
+    """Hunt all planted faults from many seeds and tell how soon each is found. The exit code of `mutants`."""
+    from ..detection.report import require_scipy
     from ..detection.runs import Bench, TrialError
-    from ..detection.settings import SETTINGS
-    from ..detection.statistics import require_scipy
-    from ..detection.trials import Budget
+    from ..detection.trials import SETTINGS, TrialBudget
 
-    if list_only:
-        print("\n".join(f"{one.name:16} {one.describe}" for one in SETTINGS.values()))
-        return
-    if operations is not None and seconds is not None:
+    if asked.operations is not None and asked.seconds is not None:
         raise typer.BadParameter("--seconds: a budget is in operations or in seconds; name one of them")
-    if against is not None and against_git is not None:
+    if asked.against is not None and asked.against_git is not None:
         raise typer.BadParameter("--against-git: not with --against; name one of them")
     with usage():
         require_scipy()
-    known_or_usage("--setting: no setting", [*(setting or []), *([against] if against else [])], SETTINGS, "see --list")
-    chosen, faults = [SETTINGS[name] for name in dict.fromkeys(setting or ["usual"])], _faults(only or [])
-    budget = Budget(None, seconds) if seconds is not None else Budget(operations or OPERATIONS)
+    named = [*asked.settings, *([asked.against] if asked.against else [])]
+    known_or_usage("--setting: no setting", named, SETTINGS, "see --settings")
+    chosen, faults = [SETTINGS[name] for name in dict.fromkeys(asked.settings or ["usual"])], _faults(asked.only)
+    budget = TrialBudget(asked.operations or OPERATIONS) if asked.seconds is None else TrialBudget(None, asked.seconds)
     with TemporaryDirectory(prefix="blockproof-") as folder:
-        base = _base(against, against_git, Path(folder))
+        base = _base(asked.against, asked.against_git, Path(folder))
         sides = [*(one for one in chosen if one.name != (base and base.name)), *([base] if base else [])]
-        bench = Bench(faults, sides, range(first_seed, first_seed + seeds), budget)
         try:
-            results = _run(bench, keep, jobs)
+            results = _run(Bench(faults, sides, asked.seeds, budget), asked.keep, asked.jobs)
         except TrialError as error:
             print(f"blockproof: {error}", file=sys.stderr)
-            raise typer.Exit(3) from None
-    raise typer.Exit(_tell(results, write, as_json, as_called(context).replace("blockproof ", "blockproof bench ", 1)))
+            return 3
+    return _tell(results, asked.write, asked.as_json, asked.command)
 
 
 def _faults(only: Sequence[str]) -> "list[Fault]":
@@ -94,16 +85,20 @@ def _faults(only: Sequence[str]) -> "list[Fault]":
     from ..engines.mutants import MUTANTS, can_be_tried
     from ..faults import LIST
 
-    plain = [pattern for pattern in only if not any(fnmatch(name, pattern) for name in MUTANTS)]
-    known_or_usage("--only: no fault", plain, MUTANTS, LIST)
-    chosen = [one for name, one in MUTANTS.items() if not only or any(fnmatch(name, pattern) for pattern in only)]
-    return [fault for fault in chosen if can_be_tried(fault)]
+    return [fault for fault in faults_named(only, MUTANTS, LIST) if can_be_tried(fault)]
+
+
+def faults_named(only: Sequence[str], known: "Mapping[str, Fault]", listed: str) -> "list[Fault]":
+    """Those that fit one of the patterns, or all. BadParameter if a pattern fits none; `listed` names what there is."""
+    plain = [pattern for pattern in only if not any(fnmatch(name, pattern) for name in known)]
+    known_or_usage("--only: no fault", plain, known, listed)
+    return [one for name, one in known.items() if not only or any(fnmatch(name, pattern) for pattern in only)]
 
 
 def _base(against: str | None, against_git: str | None, folder: Path) -> "Setting | None":
     """What the others are held against. BadParameter for a commit that is none."""
-    from ..detection.settings import SETTINGS, Setting
-    from ..releases.earlier_generator import write_generator
+    from ..detection.trials import SETTINGS, Setting
+    from ..releases.git import write_generator
 
     if against_git is None:
         return None if against is None else SETTINGS[against]

@@ -12,7 +12,7 @@ from ..adapters import references
 from ..findings.writing import write_file
 from .completion import release_names
 from .options import JsonOption
-from .outputs import to_file, to_folder
+from .outputs import tagged, to_file, to_folder
 
 if TYPE_CHECKING:
     from ..targets.deviations import Deviation
@@ -38,9 +38,8 @@ def deviations(
     """
     from ..opening.known_deviations import known_of
     from ..opening.targets import open_target
-    from ..releases.deviation_traces import check_traces, find_traces
-    from ..releases.known_deviations import page as page_of
-    from ..releases.known_deviations import pages_elsewhere
+    from ..releases.deviations import check_traces, find_traces, pages_elsewhere
+    from ..releases.deviations import page as page_of
 
     known = known_of(target)
     if known is None:
@@ -72,7 +71,7 @@ def deviations(
     if write is not None:
         write_file(write, page_of(target, shown.traces, pages_elsewhere(write)))
     if as_json:
-        print(json.dumps({"shown": sorted(shown.traces), "problems": shown.problems}, indent=2))
+        print(tagged("deviations", {"shown": sorted(shown.traces), "problems": shown.problems}))
     else:
         print("\n".join([*shown.problems, f"{len(shown.traces)} traces show the {len(declared)} deviations"]))
     raise typer.Exit(1 if shown.problems else 0)
@@ -90,15 +89,14 @@ def _look_elsewhere(target: str, also: str, folder: Path, page: Path | None, as_
     """What another release does in the traces of the reference's deviations."""
     from ..opening.known_deviations import declared_for
     from ..opening.targets import open_target
-    from ..releases.deviations_elsewhere import look_elsewhere
-    from ..releases.deviations_elsewhere import page as page_of
+    from ..releases.deviations import look_elsewhere, page_elsewhere
 
     with closing(open_target(target)) as reference, closing(open_target(also)) as other:
         found = look_elsewhere(declared_for(target), folder, reference, other)
     if page is not None:
         words = ["blockproof", "deviations", "--target", target, "--check", str(folder), "--also", also]
         command = shlex.join([*words, "--write", str(page)])
-        write_file(page, page_of(found, target, also, command))
+        write_file(page, page_elsewhere(found, target, also, command))
     if as_json:
         print(json.dumps([{"id": one.id, "verdict": one.verdict, "text": one.text()} for one in found], indent=2))
     else:

@@ -1,6 +1,5 @@
 """`blockproof diff`: what changes for those who move from one target to another."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +38,7 @@ def diff(
     """
     from ..engines.plan import Plan
     from ..releases.diff import compare_targets
-    from ..reports.tables import show_sections
+    from ..reports.formats import show
     from ..runs.pair import Pair
 
     if len(target) != 2:
@@ -55,10 +54,9 @@ def diff(
     finally:
         pair.close()
     if as_json:
-        print(json.dumps(differences.as_json(), indent=2))
+        print(differences.document().text())
     else:
-        bad = bool(differences.situations)
-        show_sections(differences.headline(), differences.tables(), differences.verdict(), bad=bad)
+        show(differences.document())
         for situation in differences.situations:
             print("\n" + "\n".join(situation.lines()))
     raise typer.Exit(differences.exit_code)

@@ -1,23 +1,23 @@
 """`blockproof explore`: every reachable state of small scopes, the model and our core side by side."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import JsonOption, OutOption, jobs_option, known_or_usage
-from .outputs import folder_or_usage, to_folder
+from .outputs import folder_or_usage, tagged, to_folder
 from .sizes import parse_memory
 
 if TYPE_CHECKING:
     from ..exploration.scope import Scope
     from ..exploration.search import Exploration, Search
+    from ..reports.exploration import ScopeRow
 
 LEAST_MIB = 64
 LIST = "see blockproof explore --list"
@@ -83,7 +83,9 @@ def explore(
         each.scope: str(_trace(each, scope, out)) for each, scope in zip(done, chosen, strict=False) if each.finding
     }
     if as_json:
-        print(json.dumps({"scopes": [_document(each, traces) for each in done]}, indent=2))
+        from ..reports.exploration import ExplorationDocument
+
+        print(ExplorationDocument([_row(each, traces) for each in done]).text())
     else:
         _print_sum(done, len(chosen))
     if done[-1].ended in (INTERRUPTED, LOST) and not any(each.finding for each in done):
@@ -132,18 +134,18 @@ def _trace(done: "Exploration", scope: "Scope", out: Path) -> Path:
     return path
 
 
-def _document(done: "Exploration", traces: dict[str, str]) -> dict[str, Any]:
-    document: dict[str, Any] = {**asdict(done), "passed": done.passed}
-    if done.finding is not None:
-        from ..findings.ops_json import to_json
+def _row(done: "Exploration", traces: dict[str, str]) -> "ScopeRow":
+    from ..findings.ops_json import to_json
+    from ..reports.exploration import ExploreFound, ScopeRow
 
-        document["finding"] = {
-            "properties": done.finding.names,
-            "texts": [text for _, text in done.finding.broken],
-            "operations": [to_json(operation) for operation in done.finding.operations],
-            "trace": traces[done.scope],
-        }
-    return document
+    facts, finding = asdict(replace(done, finding=None)), done.finding
+    row = ScopeRow(**facts, passed=done.passed)
+    if finding is not None:
+        operations = [to_json(operation) for operation in finding.operations]
+        row.finding = ExploreFound(
+            [*finding.names], [text for _, text in finding.broken], operations, traces[done.scope]
+        )
+    return row
 
 
 def _print(done: "Exploration", scope: "Scope", out: Path) -> None:
@@ -197,7 +199,7 @@ def _print_list(as_json: bool) -> None:
             "scopes": {name: shape_text(scope.shape) for name, scope in SCOPES.items()},
             "faults": {name: {"found_by": fault.found_by, "is": fault.describe} for name, fault in FAULTS.items()},
         }
-        print(json.dumps(document, indent=2))
+        print(tagged("scopes", document))
         return
     for name, scope in SCOPES.items():
         print(f"{name}: {shape_text(scope.shape).removeprefix('shape: ')}; {plural(scope.requests, 'request')}")

@@ -11,7 +11,7 @@ import typer
 
 from ..planning.shipped import FINDINGS, shipped
 from .options import JsonOption, open_or_usage, usage
-from .outputs import to_file
+from .outputs import tagged, to_file
 
 if TYPE_CHECKING:
     from ..engines.plan import Plan
@@ -78,7 +78,7 @@ def findings(
     if write is not None:
         write_file(write, folder_page(place, f"blockproof findings {quote(str(folder))} --write {quote(str(write))}"))
     if as_json:
-        print(json.dumps({"observed": observed, "problems": problems, **more}, indent=2))
+        print(tagged("observations", {"observed": observed, "problems": problems, **more}))
     else:
         count = sum(len(row) for row in observed.values())
         seen = f"{plural(count, 'observation')} of {plural(len(chosen), 'finding')}"
@@ -98,8 +98,7 @@ def _chosen(place: Path, name: str | None, option: str) -> "dict[str, Entry]":
 
 def _print_script(place: Path, name: str) -> None:
     """Print the script of this finding, as one file. BadParameter if it has none."""
-    from ..releases.finding_scripts import read_scripts
-    from ..releases.standalone import standalone
+    from ..releases.finding_scripts import read_scripts, standalone
 
     with usage("--script"):
         scripts = read_scripts(place, [*_chosen(place, name, "--script")])
@@ -140,8 +139,7 @@ def _try_fixes(
     status: 1 if a fix does not hold, 3 if there was none to try."""
     from msgspec import to_builtins
 
-    from ..releases.findings import BY_SCRIPTS, read_observations
-    from ..releases.fix_records import Held, record_fix
+    from ..releases.findings import BY_SCRIPTS, Held, read_observations, record_fix
     from ..releases.fixes import try_fixes, with_fix
     from ..releases.scheduler_cases import SHOWS
 

@@ -1,6 +1,5 @@
 """`blockproof fuzz`: run an engine on a target and leave of a finding what is needed to fix it."""
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -113,24 +112,23 @@ def _told(
 ) -> int:
     """Tell what came of it, the finding first, then write the files that are named: JUnit, Markdown, known findings.
     Returns the exit code."""
-    from ..engines.going_on import write_known as add_entries
-    from ..reports.formats import show, write_reports
+    from ..engines.reproductions import write_known as add_entries
+    from ..reports import formats
 
     junit, write, write_known = files
+    document = outcome.document(verbose)
 
     def report() -> None:
         if as_json:
-            print(json.dumps(outcome.as_json(), indent=2))
+            print(document.text())
         else:
-            show(outcome.done, verbose)
+            formats.show(document)
             print("\n".join(outcome.lines()))
 
     def entries() -> None:
         for line in add_entries(write_known, outcome.every) if write_known else ():
             tell(line)
 
-    reports = (
-        partial(write_reports, outcome.done, outcome.unmet, junit, None),
-        partial(write_reports, outcome.done, outcome.unmet, None, write),
-    )
+    forms = ((junit, formats.junit), (write, formats.markdown))
+    reports = [partial(formats.write, document, form, path) for path, form in forms if path is not None]
     return written(outcome.exit_code, (report, *reports, entries))

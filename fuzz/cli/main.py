@@ -29,7 +29,7 @@ from ..targets.base import TargetUnavailableError
 from ..targets.memory import enough_memory
 from ..targets.unharmed import really_exit, unharmed
 from ..traces.files import TraceError
-from .bench import app as bench_app
+from .bench import bench
 from .bisect import bisect
 from .campaign import app as campaign_app
 from .campaign_store import export, minimise, status
@@ -85,7 +85,7 @@ app.command(epilog="Example: blockproof fast && blockproof fuzz --target impl-co
 app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(diff)
 app.command(epilog="Example: blockproof verify --git main..HEAD --target my_target.py:make_target")(verify)
 app.command(epilog=f"Example: blockproof watch {FAMILY} --write page.md")(watch)
-app.add_typer(bench_app, name="bench")
+app.command(epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")(bench)
 app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
 campaign_app.command(epilog="Example: blockproof campaign status campaign.sqlite --watch")(status)
 campaign_app.command(epilog="Example: blockproof campaign minimise campaign.sqlite")(minimise)

@@ -3,48 +3,81 @@
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .completion import mutant_names
-from .options import JsonOption, jobs_option, known_or_usage, oracles_or_usage
+from .detection import Comparison, compare, faults_named, list_settings
+from .options import JsonOption, as_called, jobs_option, known_or_usage, oracles_or_usage
 from .outputs import to_file
 from .random_mutants import random_mutants
 
 if TYPE_CHECKING:
-    from ..engines.mutant_matrix import Result
-    from ..engines.mutants import Hunt
+    from ..engines.mutants import Hunt, Result
     from ..faults import Fault
 
 SECONDS, REAL_SECONDS = 20.0, 60.0
 """How long each fault is looked for, where nothing is said."""
+SEEDS = 10
+"""With how many seeds ways of drawing are compared, where nothing is said."""
 OPERATIONS = 12_000
 """How many operations each random mutant is looked for in lockstep, where nothing is said."""
 
 
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Only these faults, as in eagle*.", autocompletion=mutant_names),
+]
+SecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1,
+        help="How long to look for each (default: 20, 60 with --real, or as long as --operations); with --against in "
+        "processor time.",
+    ),
+]
+OperationsOption = Annotated[
+    int | None, typer.Option(min=1, help="How many operations to try for each; with --against 20,000 by default.")
+]
+SeedsOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Look for each with so many seeds, with --against 10 by default; medians are told."),
+]
+SettingOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="How soon each is found by this way of drawing, see --settings; or several."),
+]
+GitOption = Annotated[str | None, typer.Option(metavar="REF", help="... or than by the generator of this commit.")]
+KeepOption = Annotated[Path | None, to_file("With --of and --against: keep the result here, and go on from it.")]
+
+
 def mutants(
+    context: typer.Context,
     list_only: Annotated[bool, typer.Option("--list", help="Only name the faults.")] = False,
-    only: Annotated[str | None, typer.Option(help="Only this fault.", autocompletion=mutant_names)] = None,
+    only: OnlyOption = None,
     real: Annotated[bool, typer.Option("--real", help="The faults of the catalogue of real bugs instead.")] = False,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1, help="How long to look for each (default: 20, 60 with --real, or as long as --operations)."
-        ),
+    seconds: SecondsOption = None,
+    operations: OperationsOption = None,
+    seed: Annotated[int, typer.Option(help="Seed of the runs, the first one of several.")] = 0,
+    seeds: SeedsOption = None,
+    setting: SettingOption = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="NAME", help="... and whether sooner than by this one.")
     ] = None,
-    operations: Annotated[int | None, typer.Option(min=1, help="How many operations to try for each.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Look for each with so many seeds; medians are told.")] = 1,
+    against_git: GitOption = None,
+    settings: Annotated[bool, typer.Option("--settings", help="Only name the ways of drawing.")] = False,
     matrix: Annotated[bool, typer.Option("--matrix", help="Ask every detector about each fault.")] = False,
     oracle: Annotated[str, typer.Option(help="Judged by these instead of those that each is meant for.")] = "auto",
     target: Annotated[str, typer.Option(help="Our core: impl, or impl-compiled.")] = "impl",
     of: Annotated[str | None, typer.Option(help="Random mutants of this release's own modules instead.")] = None,
     random: Annotated[int, typer.Option(min=1, help="With --of: how many.")] = 160,
     cases: Annotated[int, typer.Option(min=0, help="With --of: how many configurations to try for each.")] = 600,
-    jobs: Annotated[int, jobs_option("With --of: processes")] = 1,
-    keep: Annotated[Path | None, to_file("With --of: keep the result here, and go on from it.")] = None,
+    jobs: Annotated[int, jobs_option("With --of and --against: processes")] = 1,
+    keep: KeepOption = None,
+    write: Annotated[Path | None, to_file("With --against: write the page as Markdown.", metavar="FILE")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plant one fault after the other into our core, and find and shrink each.
@@ -52,36 +85,74 @@ def mutants(
     With --of it draws random mutants of the modules of a release, or of our core (extra mutation), and hunts each by
     lockstep, by configurations and without a model; nothing of it is written to the installed release.
 
+    With --setting, --against or --against-git all faults are hunted from many seeds, and it is told how soon each is
+    found, and by which way of drawing sooner.
+
     Exits with 0 if every fault was found, with several seeds by most of them; with 1 if one was not, 130 if Ctrl-C
     ended it before all were tried. Of random mutants it exits with 1 if one was neither found nor is written up with a
-    reason.
+    reason. Of ways of drawing it exits with 1 if one is worse than what it is held against (p < 0.01), with 3 if
+    nothing could be tried.
     """
+    if settings:
+        return list_settings()
+    compared = bool(setting or against or against_git)
     if of is not None:
-        if only or list_only or real or matrix or seeds > 1 or seconds is not None or oracle != "auto":
-            raise typer.BadParameter("--of: takes no --list, --only, --real, --matrix, --seeds, --seconds or --oracle")
+        if only or list_only or real or matrix or seeds or seconds is not None or oracle != "auto" or compared:
+            raise typer.BadParameter(
+                "--of: takes no --list, --only, --real, --matrix, --seeds, --seconds, --oracle or --against"
+            )
         random_mutants(of, (random, seed, operations or OPERATIONS, cases), jobs, keep, as_json)
+    if compared:
+        if list_only or real or matrix or oracle != "auto" or target != "impl":
+            raise typer.BadParameter("--against: takes no --list, --real, --matrix, --oracle or --target")
+        first, command = range(seed, seed + (seeds or SEEDS)), as_called(context)
+        asked = Comparison(
+            *(setting or [], against, against_git, first, operations, seconds, only or []),
+            *(jobs, keep, write, as_json, command),
+        )
+        raise typer.Exit(compare(asked))
+    if keep or write:
+        raise typer.BadParameter(f"--{'keep' if keep else 'write'}: only with --of or --against")
+    if seconds is None and operations is None:
+        seconds = REAL_SECONDS if real else SECONDS
+    how = _How(seconds, operations, seed, seeds or 1, None if oracle == "auto" else oracle, target, matrix)
+    raise typer.Exit(_planted(only or [], real, list_only, how, as_json))
+
+
+@dataclass(frozen=True)
+class _How:
+    """How planted faults are hunted."""
+
+    seconds: float | None
+    operations: int | None
+    seed: int
+    seeds: int
+    oracle: str | None
+    """None for those that each fault is meant for."""
+    target: str
+    matrix: bool
+
+
+def _planted(only: Sequence[str], real: bool, list_only: bool, how: _How, as_json: bool) -> int:
+    """Hunt planted faults, or only name them. The exit code."""
     from ..adapters.impl import CORES
-    from ..engines.mutant_matrix import Result, results
-    from ..engines.mutants import Search, can_be_tried, known_faults, missed
+    from ..engines.mutants import Result, Search, can_be_tried, known_faults, missed, results
     from ..faults import LIST
     from ..findings.words import plural
     from ..reports.progress import steps
 
-    known = known_faults(real)
-    known_or_usage("--only: no fault", [only] if only else [], known, LIST + (" --real" if real else ""))
-    known_or_usage("--target: no core of ours", [target], CORES, "write impl or impl-compiled")
-    chosen = [fault for name, fault in known.items() if only in (None, name)]
+    chosen = faults_named(only, known_faults(real), LIST + (" --real" if real else ""))
+    known_or_usage("--target: no core of ours", [how.target], CORES, "write impl or impl-compiled")
     if list_only:
-        return _print_list(chosen, as_json)
-    judges = None if oracle == "auto" else oracles_or_usage(oracle, "impl")
-    if seconds is None and operations is None:
-        seconds = REAL_SECONDS if real else SECONDS
-    search = Search(seconds, operations, seed, judges, target)
+        _print_list(chosen, as_json)
+        return 0
+    judges = None if how.oracle is None else oracles_or_usage(how.oracle, "impl")
+    search = Search(how.seconds, how.operations, how.seed, judges, how.target)
     done: list[Result] = []
     tried, interrupted = [fault for fault in chosen if can_be_tried(fault)], False
     with steps(len(tried), "fault") as show:
         try:
-            for result in results(tried, search, seeds, matrix, show):
+            for result in results(tried, search, how.seeds, how.matrix, show):
                 done.append(result)
                 if not as_json:
                     _print_result(result)
@@ -90,16 +161,18 @@ def mutants(
     if untried := [fault.name for fault in chosen if not can_be_tried(fault)]:
         print(f"not tried without torch: {', '.join(untried)}", file=sys.stderr)
     lost = missed(result.median for result in done)
-    _print_all(done, lost, matrix, as_json)
+    _print_all(done, lost, how.matrix, as_json)
     if interrupted:
         print(f"interrupted: {plural(len(tried) - len(done), 'fault')} not tried", file=sys.stderr)
-    raise typer.Exit(1 if lost else 130 if interrupted else 0)
+    return 1 if lost else 130 if interrupted else 0
 
 
 def _print_all(done: "Sequence[Result]", lost: Sequence[str], matrix: bool, as_json: bool) -> None:
     """What came of all faults together."""
     if as_json:
-        print(json.dumps([result.as_json(matrix) for result in done], indent=2))
+        from ..reports.faults import FaultsDocument
+
+        print(FaultsDocument([result.row(matrix) for result in done]).text())
         return
     if matrix:
         _print_matrix(done)
@@ -140,7 +213,7 @@ def _print_hunt(hunt: "Hunt") -> None:
 
 def _print_matrix(done: "Sequence[Result]") -> None:
     """A line for each fault, with the operations after which each detector has seen it."""
-    from ..engines.mutant_matrix import DETECTORS, NOT_RUN, middle
+    from ..engines.mutants import DETECTORS, NOT_RUN, middle
 
     names = (*DETECTORS, *NOT_RUN)
     print()

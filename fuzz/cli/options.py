@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 
 from ..adapters import forms
-from ..opening.own_code import FORMS
+from ..opening.names import FORMS
 from ..targets.base import TargetUnavailableError
 from .completion import attention_lists, oracle_lists, target_names
 from .outputs import to_file, to_folder
@@ -140,7 +140,7 @@ def usage(option: str = "") -> Iterator[None]:
 
 def attention_names(text: str) -> tuple[str, ...]:
     """The names in a comma-separated list, all of them for `all`. BadParameter for an unknown one."""
-    from ..opening.attention_types import attention_named
+    from ..opening.oracles import attention_named
 
     with usage("--attention"):
         return attention_named(text)
@@ -191,7 +191,7 @@ def calculator_or_usage(spec: str, isolate: bool | None = None) -> "Calculator":
 
 def memory_or_usage(tensors: str | None) -> "Callable[[Shape], Memory]":
     """What makes the shadow memory. TargetUnavailableError without torch or without the device."""
-    from ..opening.memories import memory_named
+    from ..opening.oracles import memory_named
 
     with usage("--tensors"):
         return memory_named(tensors)
@@ -208,10 +208,10 @@ def recorded_target(file: Path, spec: str) -> str:
 
 def commit_target_or_usage(target: str | None, path: str, adapter: Path | None) -> "Wanted":
     """The target of each commit. BadParameter, in one line, if it is no factory or the path leads elsewhere."""
-    from ..opening.own_code import FORMS, is_factory
+    from ..opening.names import FORMS, is_own_code
     from ..releases.commit_target import Wanted
 
-    if target is None or not is_factory(target):
+    if target is None or not is_own_code(target):
         raise typer.BadParameter(f"--git needs --target with one of {FORMS}, a target that each commit makes")
     if Path(path).is_absolute() or ".." in Path(path).parts:
         raise typer.BadParameter(f"--path: {path} is not below the repository; write it relative to that, as in src")

@@ -3,8 +3,9 @@
 What goes wrong later, as on a disk that has become full, is told after the findings, and hides none (`written`).
 """
 
+import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,11 @@ def folder_or_usage(path: Path, option: str = "--out") -> Path:
     """The folder, made sure of; the same for one that is there by default, once the command is about to run."""
     _try(option, path, is_folder=True)
     return path
+
+
+def tagged(kind: str, facts: Mapping[str, Any]) -> str:
+    """The JSON of a command whose result has no page; like all of them it says in its first field what it is."""
+    return json.dumps({"document": kind, **facts}, indent=2)
 
 
 def written(code: int, steps: Sequence[Callable[[], None]]) -> int:

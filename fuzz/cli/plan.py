@@ -1,6 +1,5 @@
 """`blockproof plan`: how much of a model's cache fits into so much memory."""
 
-import json
 import re
 import sys
 import webbrowser
@@ -16,7 +15,7 @@ from ..adapters import forms
 from ..planning.fields import ModelError
 from .completion import calculator_names
 from .options import JsonOption, as_called, calculator_or_usage, guarded
-from .outputs import to_file
+from .outputs import tagged, to_file
 from .sizes import parse_memory as parse_memory
 from .sizes import short
 
@@ -197,7 +196,7 @@ def _print(made: "Plan", allocated: "Allocated | None", as_json: bool, html: Pat
             document["page"] = str(html)
         if allocated is not None:
             document["dry_run"] = allocated.as_json()
-        print(json.dumps(document, indent=2))
+        print(tagged("plan", document))
         return
     from ..planning.show import show_plan
 

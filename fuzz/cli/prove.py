@@ -2,9 +2,10 @@
 
 import json
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -17,8 +18,7 @@ import typer
 from ..adapters import forms
 from ..findings.writing import write_file
 from .options import JsonOption, jobs_option, known_or_usage, seed_or_drawn
-from .outputs import to_folder
-from .theorem_list import print_list, print_theorems
+from .outputs import tagged, to_folder
 
 if TYPE_CHECKING:
     from ...proofs.campaign import Campaign, Interpreter, Result, Task
@@ -103,12 +103,12 @@ def prove(
 
 def _print_json(results: "list[Result]", checked: bool, problems: list[str]) -> None:
     from ...proofs import trust
+    from ..reports.theorems import Settled, TheoremsDocument, Trusted, TrustedPart
 
-    plain = [_plain(result) for result in results]
-    parts = [{"what": what, "lines": trust.lines(files)} for what, files in trust.parts()]
-    trusted = {"lines": trust.lines(trust.trusted()), "parts": parts}
-    document = {"cross_checked": checked, "trusted": trusted, "results": plain, "problems": problems}
-    print(json.dumps(document, indent=2))
+    settled = [Settled(**_plain(result)) for result in results]
+    parts = [TrustedPart(what, trust.lines(files)) for what, files in trust.parts()]
+    trusted = Trusted(trust.lines(trust.trusted()), parts)
+    print(TheoremsDocument(settled, checked, problems, trusted).text())
 
 
 def _record(folder: Path) -> "Record":
@@ -146,7 +146,7 @@ def _attack(claims: int, seed: int, first: int, as_json: bool) -> int:
     if as_json:
         told = {str(number): how for number, how in tally.lost.items()}
         plain = {"seed": seed, "claims": tally.cases, **counts, "lost": told, "wrong": wrong}
-        print(json.dumps(plain, indent=2))
+        print(tagged("attack", plain))
     else:
         again = f"again: blockproof prove --fuzz 1 --seed {seed} --first"
         lines = [*wrong, *([f"{again} {tally.program}"] if wrong else [])]
@@ -248,7 +248,7 @@ def _interpreters(targets: list[str]) -> "Iterator[list[Interpreter]]":
     """Where the theorems about each target are settled."""
     from ...proofs.campaign import Interpreter
     from ..opening.child import environment_of
-    from ..opening.own_code import FORMS, is_factory
+    from ..opening.names import FORMS, is_own_code
     from ..opening.targets import interpreter_of
 
     with tempfile.TemporaryDirectory() as folder:
@@ -259,7 +259,7 @@ def _interpreters(targets: list[str]) -> "Iterator[list[Interpreter]]":
             if target in OURS:
                 places.append(Interpreter(target, environment=environment_of(None, modules)))
                 continue
-            if is_factory(target):
+            if is_own_code(target):
                 places.append(_own(target, environment_of(None, modules)))
                 continue
             try:
@@ -349,7 +349,7 @@ def _rests_on(results: "list[Result]") -> list[str]:
     return [f"rests on: the solvers, and {said} of blockproof.proofs, of {trust.lines(trust.trusted()):,} in all"]
 
 
-def _plain(result: "Result") -> dict[str, object]:
+def _plain(result: "Result") -> dict[str, Any]:
     from ...proofs import trust
     from ...proofs.expectations import come_to
 
@@ -360,3 +360,37 @@ def _plain(result: "Result") -> dict[str, object]:
     del verdict["satisfiable"], verdict["needed"]
     verdict["trusted_lines"] = trust.lines_under(result.verdict)
     return verdict | {"confirmed": result.confirmed, "disputed": [said for _, said in result.disputed]}
+
+
+PAGES = Path("docs/reference/theorems")
+_THEOREM = re.compile(
+    r"^## (?P<id>[A-Z]\d\S*)\n\n(?P<sentence>.+?)\n\n(```python\n(?P<code>.*?)\n```|(?P<words>.+?)\n\n)", re.M | re.S
+)
+
+
+def print_theorems(ids: Sequence[str], as_json: bool) -> None:
+    """List the theorems of these names, all without any, from their pages. BadParameter for a name that none has."""
+    from ..planning.shipped import shipped
+
+    pages = (path.read_text(encoding="utf-8") for path in sorted(shipped(PAGES).glob("*.md")))
+    every = [_read(match) for text in pages for match in _THEOREM.finditer(text)]
+    every.sort(key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", one["id"])])
+    names = {name: None for one in every for name in (one["id"].partition(".")[0], one["id"])}
+    known_or_usage("no theorem", ids, names, "see blockproof prove --list")
+    chosen = [one for one in every if not ids or one["id"] in ids or one["id"].partition(".")[0] in ids]
+    print_list(chosen, as_json)
+
+
+def _read(match: re.Match[str]) -> dict[str, str]:
+    """A theorem as its page has it: its name, its sentence, and what it states."""
+    stated = match["code"] or " ".join(match["words"].split())
+    return {"id": match["id"], "sentence": " ".join(match["sentence"].split()), "stated": stated}
+
+
+def print_list(theorems: Sequence[Mapping[str, str]], as_json: bool) -> None:
+    """Print their names and sentences; as JSON with what they state."""
+    if as_json:
+        print(json.dumps(theorems, indent=2))
+        return
+    for theorem in theorems:
+        print(f"{theorem['id']:16} {theorem['sentence']}")

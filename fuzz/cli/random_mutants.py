@@ -1,6 +1,5 @@
 """`blockproof mutants --of`: random mutants of a core's own modules."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from .options import usage
+from .outputs import tagged
 
 if TYPE_CHECKING:
     from ..mutation.hunting import Hunted
-    from ..mutation.report import Told
+    from ..mutation.report import MutantsDone
 
 
 MOST_KEPT = 1 << 28
@@ -22,9 +22,9 @@ def random_mutants(of: str, drawn: tuple[int, int, int, int], jobs: int, keep: P
     """Draw, hunt and report; ends the program with its exit code. `drawn`: how many, of which seed, and for each how
     many operations and configurations."""
     from ..findings.words import plural
-    from ..mutation.drawing import draw_mutants
     from ..mutation.hunting import hunt_all
-    from ..mutation.report import Asked, Told, kept_text
+    from ..mutation.places import draw_mutants
+    from ..mutation.report import Asked, MutantsDone, kept_text
     from ..mutation.subject import subject_of
     from ..reports.progress import steps
     from ..targets.base import TargetLostError
@@ -36,7 +36,7 @@ def random_mutants(of: str, drawn: tuple[int, int, int, int], jobs: int, keep: P
         mutants = draw_mutants(subject.sources(), asked.random, asked.seed)
     except ImportError:
         raise typer.BadParameter("--of needs the extra mutation: pip install '/path/to/blockproof[mutation]'") from None
-    told = Told(asked, subject, mutants)
+    told = MutantsDone(asked, subject, mutants)
     _go_on(told, keep)
     interrupted = ""
     left = [mutant for mutant in mutants if mutant.place not in {one.mutant.place for one in told.hunted}]
@@ -55,13 +55,13 @@ def random_mutants(of: str, drawn: tuple[int, int, int, int], jobs: int, keep: P
             print(f"blockproof: {asked.of}: {' '.join(str(lost).split())}", file=sys.stderr)
             raise typer.Exit(3) from None
     document: dict[str, Any] = told.as_json()
-    print(json.dumps(document, indent=2) if as_json else "\n".join(told.lines()))
+    print(tagged("mutants", document) if as_json else "\n".join(told.lines()))
     if interrupted:
         print(interrupted, file=sys.stderr)
     raise typer.Exit(told.exit_code or (130 if interrupted else 0))
 
 
-def _go_on(told: "Told", keep: Path | None) -> None:
+def _go_on(told: "MutantsDone", keep: Path | None) -> None:
     """Take over what the file has already. BadParameter if it is of another run."""
     from ..findings.reading import read_bytes
     from ..mutation.report import from_kept

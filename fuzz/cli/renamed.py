@@ -30,14 +30,20 @@ NOW: dict[tuple[str, str], str] = {
 """By command and old option."""
 FLAGS: dict[tuple[str, str], str] = {
     ("bench", "--json"): "prints the document now; write > FILE behind it",
-    ("bench detection", "--json"): "prints the document now; the file that trials are kept in is --keep FILE",
 }
 """Options that took a file and take none any more."""
+COMMANDS = {
+    ("bench", "detection"): "mutants --setting NAME --against NAME, --first-seed is --seed, --list is --settings"
+}
+"""Commands that are options of another one."""
 
 
 def what_became_of(error: Exception, given: Sequence[str]) -> str:
-    """What to write instead of the option that a command does not know, of those that are given; empty if it never had
-    it."""
+    """What to write instead of the command or the option that is not known, of those that are given; empty if there
+    never was one."""
+    for words, now in COMMANDS.items():
+        if any(tuple(given[at : at + len(words)]) == words for at in (0, 1)):  # behind the program, if that is given
+            return f"{' '.join(words)} is now {now}"
     command, option = _command_of(error), str(getattr(error, "option_name", ""))
     if (command, option) in NOW:
         now = NOW[command, option]
@@ -48,7 +54,7 @@ def what_became_of(error: Exception, given: Sequence[str]) -> str:
 
 
 def _command_of(error: Exception) -> str:
-    """The command without the program's name, such as `bench detection`."""
+    """The command without the program's name, such as `targets check`."""
     names, context = list[str](), getattr(error, "ctx", None)
     while context is not None and context.parent is not None:
         names.insert(0, str(context.info_name))

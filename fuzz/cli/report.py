@@ -54,9 +54,8 @@ def report(
     Traces are applied again to the target that they name; where that cannot be started, the model alone is shown. Exits
     with 0, whatever was found.
     """
-    from ..page.files import Wanted, document_of, encoded, is_page
+    from ..page.files import TraceSettings, document_of, encoded, is_page, joined
     from ..page.html import write_page
-    from ..page.joined import joined
     from ..reports.floors import read_floors
 
     if len(target or ()) > 2:
@@ -70,7 +69,7 @@ def report(
         return
     names = None if is_auto(oracle) else oracle
     wanted_floors = read_floors(floors) if floors else None
-    with Wanted(second, first, names, isolate, model_alone, tell, seconds) as wanted:
+    with TraceSettings(second, first, names, isolate, model_alone, tell, seconds) as wanted:
         document = guarded(
             lambda: joined(
                 document_of(what, wanted, wanted_floors, before), [document_of(one, wanted) for one in beside or ()]

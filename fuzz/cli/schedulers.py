@@ -1,6 +1,5 @@
 """`blockproof fuzz-scheduler`: random engines through a release's own scheduler, each step judged."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -55,5 +54,5 @@ def fuzz_scheduler(
     name = target
     with page_of(live, teller(True)) as page:
         outcome = guarded(lambda: run(name, task, out, timed_teller(), page))
-    print(json.dumps(outcome.as_json(), indent=1) if as_json else "\n".join(outcome.lines()))
+    print(outcome.document().text() if as_json else "\n".join(outcome.lines()))
     raise typer.Exit(outcome.exit_code)

@@ -1,12 +1,12 @@
 """A campaign with a store, as a command runs it, and how its status is printed."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .options import guarded, teller
+from .outputs import tagged
 
 if TYPE_CHECKING:
     from ..campaign.conduct import Ended
@@ -33,19 +33,17 @@ class Going:
 
 def run_with_store(going: Going, new_executor: "Callable[[], Executor]") -> int:
     """Go on with the campaign of a store, or begin it. Prints how it ended, and returns the exit code."""
-    from ..campaign import going_on
-    from ..campaign.conduct import Session, conduct
+    from ..campaign.conduct import Session, conduct, exit_code, left, opened
     from ..campaign.executor import ExecutorLostError
-    from ..campaign.status import status_of
-    from ..campaign.telling import progress_line
+    from ..campaign.status import progress_line, status_of
     from ..targets.base import TargetUnavailableError
 
     say = teller(True)
-    store = guarded(lambda: going_on.opened(going.store, going.settings, going.seed))
+    store = guarded(lambda: opened(going.store, going.settings, going.seed))
     remedy = f"to go on: blockproof campaign --resume {going.store}"
     try:
         say(f"campaign {going.store}: {len(store.arms)} arms, seed {store.settings.seed}")
-        limits = going_on.left(store, None if going.settings else going.limits)
+        limits = left(store, None if going.settings else going.limits)
         session = Session(
             limits,
             corpus=going.corpus,
@@ -68,17 +66,17 @@ def run_with_store(going: Going, new_executor: "Callable[[], Executor]") -> int:
         store.close()
     show(status, going.as_json)
     say(f"ended {ended.value}; {remedy}")
-    return going_on.exit_code(status, ended)
+    return exit_code(status, ended)
 
 
 def show(status: "Status", as_json: bool) -> None:
     """Print the status of a campaign."""
     import msgspec
 
-    from ..campaign import telling
-    from ..reports.tables import show_sections
+    from ..campaign.status import headline, tables, verdict
+    from ..reports.formats import show_tables
 
     if as_json:
-        print(json.dumps(msgspec.to_builtins(status), indent=2))
+        print(tagged("campaign-status", msgspec.to_builtins(status)))
     else:
-        show_sections(telling.headline(status), telling.tables(status), telling.verdict(status), bad=bool(status.there))
+        show_tables(headline(status), tables(status), verdict(status), bad=bool(status.there))

@@ -9,11 +9,11 @@ import typer
 
 from ..adapters import example, families
 from ..opening import environments
-from ..opening.exercise import version_run_by
+from ..opening.new_target import version_run_by
 from ..targets.base import Target
 from .completion import installed_names, oracle_lists, release_names, target_names
 from .options import IsolateOption, JsonOption, guarded, oracles_or_usage, timed_teller
-from .outputs import to_folder
+from .outputs import tagged, to_folder
 
 EXAMPLE = example()
 app = typer.Typer(
@@ -107,14 +107,14 @@ def check(
 
     Exits with 0 if all answers are right, 1 if one is wrong, 3 if the target cannot be started or builds no core.
     """
-    from ..runs.conformance.command import check_named
+    from ..runs.conformance.check import check_named
     from ..runs.conformance.driving import ORACLES
 
     def chosen(core: Target) -> Sequence[str]:
         return oracles_or_usage(oracle, target, core) if oracle else ORACLES
 
     report = guarded(lambda: check_named(target, isolate, chosen))
-    print(json.dumps(report.as_json(), indent=2) if as_json else "\n".join(report.lines()))
+    print(tagged("conformance", report.as_json()) if as_json else "\n".join(report.lines()))
     raise typer.Exit(report.code)
 
 

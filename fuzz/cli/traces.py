@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -17,16 +17,19 @@ from .options import (
     TensorsOption,
     TraceArgument,
     VerboseOption,
+    calculator_or_usage,
     closed_after,
+    document_alone,
+    guarded,
     is_auto,
     memory_or_usage,
     open_or_usage,
     oracles_or_usage,
     recorded_target,
     teller,
+    timed_teller,
 )
-from .outputs import to_folder
-from .replaying import replay_question, replay_story
+from .outputs import tagged, to_folder
 
 STORY, QUESTION = "blockproof_scheduler", "blockproof_configuration"
 """The first field of a finding that is no trace: of `fuzz-scheduler`, and of `fuzz-config`."""
@@ -77,7 +80,7 @@ def replay(
     with closed_after(open_or_usage(spec, file.lost_its_target or isolate)) as core:
         judges = judges_for(file, lambda: oracles_or_usage(None, spec, core), given, tensors)
         result = replayed(file, core, judges, until, keep=show, seconds=seconds)
-    print(json.dumps(result.as_json(show), indent=2) if as_json else "\n".join(result.lines(show, verbose)))
+    print(tagged("replay", result.as_json(show)) if as_json else "\n".join(result.lines(show, verbose)))
     raise typer.Exit(result.finding.exit_code if result.finding else 0 if result.built else 3)
 
 
@@ -97,8 +100,8 @@ def shrink(
 
     Exits with 1 and writes trace and pytest file; with 0 if the trace shows nothing on this target.
     """
-    from ..engines.keeping import keep_smaller
     from ..engines.plan import Plan
+    from ..engines.reproductions import keep_smaller
     from ..traces.judges import judges_for
     from ..traces.trace_file import read_trace
 
@@ -111,9 +114,9 @@ def shrink(
         plan = Plan(0, seconds, oracles=judges.oracles, tensors=judges.tensors)
         kept = keep_smaller(file, spec, core, plan, out or trace.parent, teller(as_json=True))
     if kept is None:
-        print(json.dumps({"finding": None}) if as_json else f"no difference on {core.name}: nothing to shrink")
+        print(tagged("shrunk", {"finding": None}) if as_json else f"no difference on {core.name}: nothing to shrink")
     elif as_json:
-        print(json.dumps(kept.as_shrunk_json(file), indent=2))
+        print(tagged("shrunk", kept.as_shrunk_json(file)))
     else:
         print("\n".join(kept.lines(verbose)))
     raise typer.Exit(0 if kept is None else 1)
@@ -127,3 +130,32 @@ def schema() -> None:
     from ..traces.schema import trace_schema
 
     print(json.dumps(trace_schema(), indent=2))
+
+
+def replay_question(path: Path, target: str | None, isolate: bool | None, as_json: bool) -> NoReturn:
+    """Ask again what a file of a finding holds, and exit."""
+    from ..configuration.findings import as_document, finding_text, read_finding
+    from ..configuration.fuzzing import ask_recorded
+
+    recorded = read_finding(path)
+    spec = target or recorded_target(path, recorded.target)
+    with closed_after(calculator_or_usage(spec, isolate)) as calculator, document_alone(as_json):
+        found = ask_recorded(path, recorded, calculator)
+    if as_json:
+        print(tagged("replay", {"target": calculator.name, "found": as_document(found) if found else None}))
+    else:
+        print(finding_text(found) if found else f"{recorded.op}: {calculator.name} agrees")
+    raise typer.Exit(1 if found else 0)
+
+
+def replay_story(path: Path, target: str | None, as_json: bool) -> NoReturn:
+    """Run the engine of a file of a finding again, on its release or on another one, and exit."""
+    from ..engines.stories import StoryTask
+    from ..engines.story_fuzzing import fuzz_scheduler as run
+    from ..engines.story_fuzzing import read_story
+
+    stored = read_story(path)
+    task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=0.0)
+    outcome = guarded(lambda: run(target or stored.target, task, None, timed_teller(), None))
+    print(outcome.document().text() if as_json else "\n".join(outcome.lines()))
+    raise typer.Exit(outcome.exit_code)

@@ -1,6 +1,5 @@
 """`blockproof fuzz-traffic`: a request log as a workload."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -91,8 +90,8 @@ def fuzz_traffic(
         with progress(None, len(read.requests), ("step", "request")) as show_progress:
             outcome = run(task, core, target, folder_or_usage(out), teller(as_json), show_progress)
     if as_json:
-        print(json.dumps(outcome.as_json(), indent=2))
+        print(outcome.document().text())
     else:
-        show(outcome.done)
+        show(outcome.document())
         print("\n".join(outcome.lines()))
     raise typer.Exit(outcome.exit_code)

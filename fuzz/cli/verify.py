@@ -1,6 +1,5 @@
 """`blockproof verify`: what a change to a core changes, before it ships."""
 
-import json
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -26,7 +25,7 @@ from .options import (
 from .outputs import folder_or_usage, to_file, to_folder, written
 
 if TYPE_CHECKING:
-    from ..releases.verify_sides import Side
+    from ..releases.verify_sides import VerifiedSide
 
 SECONDS = 60.0
 
@@ -68,8 +67,8 @@ def verify(
     from ..findings.writing import write_file
     from ..releases import verify_report as report
     from ..releases.bisect import BisectError
+    from ..releases.verify import Clock
     from ..releases.verify import verify as verify_change
-    from ..releases.verify_clock import Clock
     from ..releases.verify_proofs import reprove
     from ..traces.known_file import read_known
 
@@ -89,7 +88,7 @@ def verify(
     report.keep(done, out)
 
     def tell() -> None:
-        print(json.dumps(report.as_json(done), indent=2) if as_json else "\n".join(report.lines(done, verbose)))
+        print(report.document(done).text() if as_json else "\n".join(report.lines(done, verbose)))
 
     def page() -> None:
         if write is not None:
@@ -105,7 +104,7 @@ def verify(
 
 def _sides(
     target: list[str], git: str | None, repo: Path, adapter: Path | None, path: str
-) -> "AbstractContextManager[tuple[Side, Side]]":
+) -> "AbstractContextManager[tuple[VerifiedSide, VerifiedSide]]":
     """Both sides, not opened yet. BadParameter, in one line, for a wrong number of targets or a wrong name."""
     from ..opening.targets import check_spec
     from ..releases.verify_sides import commit_sides, named_sides

@@ -41,10 +41,8 @@ def watch(
     """
     from ..findings.writing import write_file
     from ..opening.targets import check_spec
-    from ..releases.watch import Sides
+    from ..releases.watch import Sides, page, parts_of, verdict
     from ..releases.watch import watch as run
-    from ..releases.watch_page import page, verdict
-    from ..releases.watch_parts import parts_of
 
     with usage():
         new, old = _sides(release, against)

@@ -1,7 +1,8 @@
 """A release's own tests, once over its own core and once over ours, and what differs."""
 
 import json
-import subprocess
+import os
+import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +10,77 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from ..adapters import family_of
-from ..opening.child import environment_of
-from ..opening.targets import interpreter_of
+from ..opening import environments
+from ..opening.child import Place
+from ..opening.commands import run
+from ..opening.environments import InstallError
+from ..opening.targets import ReleasePython, interpreter_of, python_of
 from ..targets.base import TargetUnavailableError
-from ..targets.family import OwnTests
-from .fetched_tests import Fetched, fetch_tests, own_tests_of
+from ..targets.family import Family, OwnTests
+
+_PIP = ("-P", "-m", "pip", "--quiet", "--no-input", "--disable-pip-version-check", "--retries", "1")
+_COMPLETE = "complete"
+
+
+class Fetched(NamedTuple):
+    """The tests of a release, ready to run."""
+
+    tests: Path
+    """Folder of the source distribution, of which the tests are unpacked."""
+    tools: Path
+    """Folder with the packages that they need."""
+
+
+def fetch_tests(family: Family, release: str, place: Place, say: Callable[[str], None]) -> Fetched:
+    """The tests of this release, fetched unless they are here already. InstallError, in one line, if that fails.
+
+    `place` is the environment of the release; pip runs in its interpreter, since the build asks for torch.
+    """
+    own = own_tests_of(family)
+    home = environments.home() / f"tests-{family.name}-{release}"
+    fetched = Fetched(home / f"{family.distribution}-{release}", home / "tools")
+    if (home / _COMPLETE).exists():
+        return fetched
+    home.mkdir(parents=True, exist_ok=True)
+    say(f"installing what the tests of {family.spec(release)} need")
+    _run([str(place.python), *_PIP, "install", "--target", str(fetched.tools), *own.test_needs], {})
+    with TemporaryDirectory(prefix=".fetching-", dir=home) as scratch:
+        build, archive = Path(scratch, "build"), Path(scratch, "archive")
+        _run([str(place.python), *_PIP, "install", "--target", str(build), *own.build_needs], {})
+        say(f"downloading the source distribution of {family.spec(release)}")
+        options = ("--no-binary", family.distribution, "--no-deps", "--no-build-isolation", "--dest", str(archive))
+        command = [str(place.python), *_PIP, "download", *options, f"{family.distribution}=={release}"]
+        _run(command, {**own.build_environment, "PYTHONPATH": str(build)})
+        say("unpacking its tests")
+        (path,) = archive.iterdir()
+        _unpack(path, home, [f"{fetched.tests.name}/{start}" for start in own.unpacked])
+    (home / _COMPLETE).touch()
+    return fetched
+
+
+def own_tests_of(family: Family) -> OwnTests:
+    """The tests of the family's reference release. InstallError if it has none."""
+    if family.own_tests is None:
+        raise InstallError(f"{family.name} has no tests that can be run here")
+    return family.own_tests()
+
+
+def _unpack(archive: Path, into: Path, starts: Sequence[str]) -> None:
+    with tarfile.open(archive) as opened:
+        members = [member for member in opened.getmembers() if member.name.startswith(tuple(starts))]
+        opened.extractall(into, members, filter="data")
+
+
+def _run(command: Sequence[str], more: Mapping[str, str]) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    ran = run(command, environment={**clean, **more})
+    if ran.status:
+        raise InstallError(f"{' '.join(command[3:6])} ... failed: {ran.error}")
+
 
 PASSED = "passed"
+PACKAGES = ("model", "fuzz", "impl")
+"""Packages that our core needs in another interpreter."""
 DEADLINE_S = 3600.0
 """For one suite over one core; the longest takes some minutes."""
 
@@ -94,10 +159,9 @@ def run_own_tests(release: str, suites: Sequence[str], say: Callable[[str], None
         outcomes: dict[bool, Outcomes] = {}
         for over_ours in (False, True):
             say(f"{name}: over {'our core' if over_ours else 'the core of ' + release}")
-            with TemporaryDirectory(prefix="blockproof-tests-") as scratch:
-                run = _Run(own, fetched, Path(scratch), over_ours)
-                environment = environment_of(place, _folder(scratch, "modules"), ("model", "fuzz", "impl"))
-                outcomes[over_ours] = run.outcomes(str(place.python), {**environment, **family.environment}, name)
+            with TemporaryDirectory(prefix="blockproof-tests-") as scratch, python_of(release, PACKAGES) as python:
+                test_run = _Run(own, fetched, Path(scratch), over_ours)
+                outcomes[over_ours] = test_run.outcomes(python, name)
         reports.append(SuiteReport(name, outcomes[False], outcomes[True], own.declared))
     return reports
 
@@ -128,36 +192,26 @@ class _Run:
     scratch: Path
     over_ours: bool
 
-    def outcomes(self, python: str, environment: Mapping[str, str], suite: str) -> Outcomes:
+    def outcomes(self, python: ReleasePython, suite: str) -> Outcomes:
         """What each test came to. TargetUnavailableError, with the last lines of the output, if nothing ran."""
         folder, told = _folder(str(self.scratch), "work"), self.scratch / "outcomes.json"
         for name, text in self.own.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
         tests = self.fetched.tests
-        path = ":".join([environment["PYTHONPATH"], str(self.fetched.tools), str(tests)])
+        path = ":".join([python.environment["PYTHONPATH"], str(self.fetched.tools), str(tests)])
         more = {"PYTHONPATH": path, self.own.outcomes_variable: str(told), "HF_HUB_OFFLINE": "1"}
         if self.over_ours:
             more[self.own.over_ours_variable] = "1"
         options = ("-q", "-p", self.own.plugin, "-p", "no:cacheprovider", "-W", "ignore", "--tb=no")
         places = (f"--rootdir={tests}", f"--confcutdir={tests / self.own.roots}", "--continue-on-collection-errors")
         files = [str(tests / file) for file in self.own.suites[suite]]
-        try:
-            done = subprocess.run(
-                [python, "-P", "-m", "pytest", *options, *places, *files],
-                cwd=folder,
-                env={**environment, **more},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                timeout=DEADLINE_S,
-            )
-        except subprocess.TimeoutExpired:
-            raise TargetUnavailableError(f"{suite}: the tests did not end within {DEADLINE_S:g} s") from None
+        command = python.words("pytest", *options, *places, *files)
+        ran = run(command, seconds=DEADLINE_S, folder=folder, environment={**python.environment, **more}, together=True)
+        if ran.status is None:
+            raise TargetUnavailableError(f"{suite}: the tests did not end within {DEADLINE_S:g} s")
         if not told.exists():
-            last = " | ".join(done.stdout.strip().splitlines()[-3:])
+            last = " | ".join(ran.output.strip().splitlines()[-3:])
             raise TargetUnavailableError(f"{suite}: no test ran: {last}")
         outcomes: Outcomes = json.loads(told.read_text())
         return outcomes

@@ -5,26 +5,22 @@ the known deviations of the release must answer as the release's core did, the m
 deviations that occurred until then are the explanation. A difference without one is a finding.
 """
 
-import json
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...model.core import Model
 from ..adapters import family_of
 from ..findings.ops_json import operation_from_json, shape_from_json, to_json
-from ..opening.child import environment_of
+from ..opening.commands import Printing
 from ..opening.known_deviations import model_for
-from ..opening.targets import interpreter_of
+from ..opening.targets import python_of
 from ..targets.base import TargetUnavailableError
 from ..targets.deviations import DeviatingModel
+from .own_tests import PACKAGES
 
 THEIRS, OURS = "theirs", "ours"
 _REGISTER = "register"
@@ -126,46 +122,24 @@ def time_schedulers(release: str, rounds: int = 5, steps: int = 100) -> list[dic
 
 
 @contextmanager
-def _children(release: str) -> Iterator[Any]:
+def _children(release: str) -> Iterator[Callable[..., Iterator[dict[str, Any]]]]:
     """A function that runs the adapter's module in the release's interpreter and yields what it prints."""
     family = family_of(release)
     if family is None or not family.mixes:
         raise TargetUnavailableError(f"{release}: there is no scheduler to run over two cores")
-    _, place = interpreter_of(release)
-    started: list[subprocess.Popen[str]] = []
-    with TemporaryDirectory(prefix="blockproof-schedule-") as modules:
-        environment = {**environment_of(place, Path(modules), ("model", "fuzz", "impl")), **family.environment}
-        python = sys.executable if place is None else str(place.python)
+    module = family.mixes
+    with python_of(release, PACKAGES) as python, ExitStack() as started:
 
         def child(*given: str) -> Iterator[dict[str, Any]]:
-            process = subprocess.Popen(
-                [python, "-P", "-m", family.mixes, *given],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                errors="replace",
-            )
-            started.append(process)
-            return _lines_of(process, given)
+            return _told(started.enter_context(Printing(python.words(module, *given), python.environment)), given[0])
 
-        try:
-            yield child
-        finally:
-            for process in started:
-                process.kill()
-                process.wait()
+        yield child
 
 
-def _lines_of(process: "subprocess.Popen[str]", given: Sequence[str]) -> Iterator[dict[str, Any]]:
-    assert process.stdout is not None
-    with process.stdout as lines:
-        for line in lines:
-            if line.startswith("{"):
-                yield json.loads(line)
-    if process.wait():
-        raise TargetUnavailableError(f"the scheduler over {given[0]} ended with exit status {process.returncode}")
+def _told(printing: Printing, core: str) -> Iterator[dict[str, Any]]:
+    yield from printing
+    if status := printing.status():
+        raise TargetUnavailableError(f"the scheduler over {core} ended with exit status {status}")
 
 
 def _compared(release: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Mix:

@@ -6,12 +6,13 @@ where that model and the reference differ, the deviations are counted.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..findings.interruption import is_from_outside
 from ..opening.known_deviations import known_of
+from ..runs.case import loop
 from ..targets.answers import raised_by_target
 from ..targets.base import Calculator, TargetLostError, TargetUnavailableError
 from ..targets.configuration_answers import answer as right_answer
@@ -30,7 +31,7 @@ OnProgress: TypeAlias = Callable[[Reach], None]
 
 
 @dataclass(frozen=True)
-class Limits:
+class CheckLimits:
     """When a run ends, besides Ctrl-C."""
 
     configurations: int | None = None
@@ -50,7 +51,7 @@ class Limits:
 def run(
     target: Calculator,
     reach: Reach,
-    limits: Limits,
+    limits: CheckLimits,
     oracle: Oracle = "all",
     on_progress: OnProgress | None = None,
 ) -> None:
@@ -59,18 +60,40 @@ def run(
     Configuration `i` of a seed is the same whatever was checked before it. The clock starts after the first one, with
     which the target may have to be launched.
     """
-    start: float | None = None
-    judge, kinds = Judge(target, reach, oracle), {finding.kind for finding in reach.findings}
-    while not limits.reached(reach):
-        seed = f"{reach.seed}/{reach.configurations}"
-        finding = judge.check(*draw_case(SeededDraw(seed)), seed)
-        start = time.monotonic() if start is None else start
-        reach.seconds = time.monotonic() - start
-        if finding is not None and finding.kind not in kinds:
-            kinds.add(finding.kind)
-            reach.findings.append(finding)
-        if on_progress is not None:
-            on_progress(reach)
+    if not limits.reached(reach):
+        loop(_Configurations(Judge(target, reach, oracle), limits, on_progress))
+
+
+class _Configurations:
+    """The `Case` of `run`."""
+
+    def __init__(self, judge: "Judge", limits: CheckLimits, on_progress: OnProgress | None) -> None:
+        self._judge, self._reach, self._limits, self._on_progress = judge, judge.reach, limits, on_progress
+        self._kinds = {finding.kind for finding in judge.reach.findings}
+        self._start: float | None = None
+
+    def draw(self, number: int) -> str:
+        """The seed of the configuration, of which it is drawn and asked."""
+        return f"{self._reach.seed}/{self._reach.configurations}"
+
+    def judge(self, drawn: str) -> Iterator[ConfigurationFinding]:
+        """See `Case`."""
+        finding = self._judge.check(*draw_case(SeededDraw(drawn)), drawn)
+        self._start = time.monotonic() if self._start is None else self._start
+        self._reach.seconds = time.monotonic() - self._start
+        return iter(() if finding is None else (finding,))
+
+    def keep(self, drawn: str, found: ConfigurationFinding) -> None:
+        """One of each kind."""
+        if found.kind not in self._kinds:
+            self._kinds.add(found.kind)
+            self._reach.findings.append(found)
+
+    def over(self) -> bool:
+        """See `Case`."""
+        if self._on_progress is not None:
+            self._on_progress(self._reach)
+        return self._limits.reached(self._reach)
 
 
 def draw_case(draw: Draw) -> tuple[Configuration, list[Question]]:

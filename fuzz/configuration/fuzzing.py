@@ -1,21 +1,28 @@
 """`blockproof fuzz-config` without its command line: a run, what it keeps, and whether that is a failure."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..faults import Fault, Part, faults_in
 from ..findings.interruption import interrupted_by
+from ..findings.oracle_names import LOCKSTEP
 from ..findings.words import plural
+from ..opening.known_deviations import known_of
 from ..opening.targets import isolate_words
 from ..reports.floors import Floors
 from ..reports.progress import progress
+from ..runs.canary import Canary, check_plants
 from ..targets.base import Calculator
+from ..targets.configuration_answers import answer
 from ..traces.files import TraceError
-from .canary import check_oracle
-from .check import Judge, Limits, Oracle, run
+from .check import CheckLimits, Judge, Oracle, run
+from .draw import configuration_of
 from .findings import ConfigurationFinding, as_document, finding_text, write_finding
+from .questions import Question
 from .reach import Reach
 from .shrink import NO_QUESTION, SmallerFinding, ask_again, shrink_finding
 
@@ -34,7 +41,7 @@ class ConfigurationTask:
     spec: str
     """Name of the target, as `--target` takes it."""
     seed: int
-    limits: Limits
+    limits: CheckLimits
     oracle: Oracle = "all"
     isolate: bool | None = None
     """The target in a process of its own."""
@@ -179,3 +186,51 @@ def ask_recorded(path: Path, recorded: ConfigurationFinding, calculator: Calcula
     except NO_QUESTION as error:
         problem = f"no inputs of a question {recorded.op!r} ({type(error).__name__}: {error}); correct the file"
         raise TraceError(str(path), "inputs", problem) from None
+
+
+_SPEC = {"type": "FullAttentionSpec", "block_size": 16, "num_kv_heads": 2, "head_size": 8, "dtype": {"itemsize": 2}}
+_CONFIGURATION = configuration_of(
+    {
+        "specs": {"s": _SPEC},
+        "workers": [[["first", "s"], ["second", "s"]]],
+        "vllm_config": {"max_model_len": 64},
+        "available_memory": [1 << 16],
+    }
+)
+_QUESTIONS = [Question("needed", _CONFIGURATION.about_layers(vllm_config=dict(_CONFIGURATION.vllm_config)))]
+_PLANTED: Mapping[Oracle, tuple[str, ...]] = {
+    "lockstep": ("need-a-block-short",),
+    "invariants": ("tensor-a-byte-short", "tensor-off-by-a-page", "layer-dropped"),
+}
+
+
+class _RightCalculator:
+    """Answers as the model of the target does, with its known deviations."""
+
+    def __init__(self, name: str) -> None:
+        self.name, known = name, known_of(name)
+        self._rules = None if known is None else known.rules()
+
+    def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
+        return {**(answer(op, inputs) if self._rules is None else self._rules.answer(op, inputs))}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def check_oracle(name: str, oracle: Oracle) -> Canary | None:
+    """Plant faults for what judges a calculator of this name. BlindOracleError if one of them is not seen."""
+    faults = faults_in(Part.CONFIGURATION)
+    return check_plants(
+        (judge, partial(_is_seen, faults[fault], name, judge))
+        for judge, planted in _PLANTED.items()
+        for fault in planted
+        if oracle in (judge, "all")
+    )
+
+
+def _is_seen(fault: Fault, name: str, oracle: Oracle) -> bool:
+    calculator = _RightCalculator(name)
+    fault.plant(calculator)
+    found = Judge(calculator, oracle=oracle).check(_CONFIGURATION, _QUESTIONS)
+    return found is not None and found.oracle in ((LOCKSTEP,) if oracle == LOCKSTEP else fault.observables)

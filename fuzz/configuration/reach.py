@@ -1,12 +1,13 @@
 """The counts of a run over drawn configurations, for its report and for the floors that it must reach."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..reports.deviations import deviation_table, unseen
-from ..reports.tables import Section, counted, crossed
+from ..reports.document import Table, counted, crossed
+from ..reports.run import Declared, deviation_table
+from ..reports.summary import unseen
 from ..runs.canary import Canary
 from ..targets.deviations import Deviation
 from .draw import Answer, Configuration
@@ -66,15 +67,21 @@ class Reach:
             self.situations["a worker without layers"] += 1
         self.situations.update(f"set: {name}" for name in configuration.vllm_config)
 
-    def sections(self) -> Iterator[Section]:
+    def tables(self) -> Sequence[Table]:
         """The tables of the report."""
-        answers = {tuple(name.split(": ")): times for name, times in self.answers.items()}
-        yield from crossed("Questions and answers", "question", answers, ("output",))  # type: ignore[arg-type]
-        yield from counted("Specs", ("class or quantisation", "configurations"), self.specs)
-        yield from counted("Situations reached", ("situation", "times"), self.situations)
-        yield from counted("Invariants (specs-and-config.md §15)", ("id", "configurations"), self.invariants)
-        declared = sorted(self.declared, key=lambda deviation: deviation.id)
-        yield from deviation_table(declared, self.deviations, long_run=self.configurations >= LONG_RUN)
+        answers: dict[str, dict[str, int]] = {}
+        for name, times in self.answers.items():
+            op, _, how = name.partition(": ")
+            answers.setdefault(op, {})[how] = times
+        declared = [Declared(one.id, self.deviations[one.id], one.reason, 0, one.chaos_only) for one in self.declared]
+        declared.sort(key=lambda one: one.id)
+        return (
+            crossed("Questions and answers", "question", answers, ("output",)),
+            counted("Specs", ("class or quantisation", "configurations"), self.specs),
+            counted("Situations reached", ("situation", "times"), self.situations),
+            counted("Invariants (specs-and-config.md §15)", ("id", "configurations"), self.invariants),
+            deviation_table(declared, long_run=self.configurations >= LONG_RUN),
+        )
 
     def stale(self) -> list[str]:
         """Known deviations that never showed."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from ..traces.reducer import Limits, Reduced, Reducer
+from ..traces.reducer import Reduced, Reducer, SearchLimits
 from .check import Judge
 from .draw import configuration_of
 from .findings import LOCKSTEP, LOST, MODELS, ConfigurationFinding
@@ -30,13 +30,13 @@ KEPT_FIELDS = ("type", "block_size", "num_kv_heads", "head_size", "dtype", "shap
 
 def shrink_finding(finding: ConfigurationFinding, judge: Judge, max_seconds: float = 30.0) -> SmallerFinding:
     """The same kind of finding on the smallest inputs that were found. Ctrl-C ends the search with the best so far."""
-    return _QuestionReducer(finding, judge, Limits(seconds=max_seconds)).run()
+    return _QuestionReducer(finding, judge, SearchLimits(seconds=max_seconds)).run()
 
 
 class _QuestionReducer(Reducer[Inputs, ConfigurationFinding]):
     """Asks each candidate; after every one that still fails, all passes begin anew."""
 
-    def __init__(self, finding: ConfigurationFinding, judge: Judge, limits: Limits) -> None:
+    def __init__(self, finding: ConfigurationFinding, judge: Judge, limits: SearchLimits) -> None:
         super().__init__(dict(finding.inputs), finding, limits)
         self._judge = judge
 

@@ -1,18 +1,14 @@
 """All trials of a benchmark: what is known already is not tried again, the rest is shared among processes."""
 
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from queue import Empty, Queue
 
 import msgspec
 
 from ..faults import Fault
-from .settings import Setting
-from .trials import Budget, Task, Trial, key_of, run_trial
+from ..opening.workers import Pool
+from .trials import Setting, Trial, TrialBudget, TrialTask, key_of, run_trial
+from .worker import make_trial
 
 
 class TrialError(Exception):
@@ -26,7 +22,7 @@ class Bench:
     faults: Sequence[Fault]
     settings: Sequence[Setting]
     seeds: Sequence[int]
-    budget: Budget
+    budget: TrialBudget
 
     def known(self, trials: Collection[Trial]) -> dict[tuple[str, int, str], Trial]:
         """Those of the trials that belong to it and were decided by the code as it is now."""
@@ -50,7 +46,7 @@ def run_all(bench: Bench, known: Collection[Trial], jobs: int, done: Callable[[T
     for setting in bench.settings:
         keys = {fault.name: key_of(fault, setting) for fault in bench.faults}
         tasks = [
-            Task(fault.name, seed, setting.name, bench.budget.operations, bench.budget.seconds)
+            TrialTask(fault.name, seed, setting.name, bench.budget.operations, bench.budget.seconds)
             for seed in bench.seeds
             for fault in bench.faults
             if (fault.name, seed, setting.name) not in there
@@ -67,54 +63,15 @@ def run_all(bench: Bench, known: Collection[Trial], jobs: int, done: Callable[[T
             _shared(tasks, jobs, setting, tell)
 
 
-def _shared(tasks: Sequence[Task], jobs: int, setting: Setting, tell: Callable[[Trial], None]) -> None:
+def _shared(tasks: Sequence[TrialTask], jobs: int, setting: Setting, tell: Callable[[Trial], None]) -> None:
     """The tasks among so many processes, which are ended whatever happens."""
-    asked: Queue[Task] = Queue()
-    for task in tasks:
-        asked.put(task)
-    answers: Queue[Trial | TrialError] = Queue()
-    processes = [_start(setting.generator) for _ in range(min(jobs, len(tasks)))]
-    threads = [threading.Thread(target=_feed, args=(one, asked, answers, setting), daemon=True) for one in processes]
-    try:
-        for thread in threads:
-            thread.start()
-        for _ in tasks:
-            answer = answers.get()
-            if isinstance(answer, TrialError):
-                raise answer
-            tell(answer)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
-def _start(generator: Path | None) -> "subprocess.Popen[bytes]":
-    folder = [] if generator is None else [str(generator)]
-    command = [sys.executable, "-P", "-m", f"{__package__}.worker", *folder]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def _feed(
-    process: "subprocess.Popen[bytes]", asked: "Queue[Task]", answers: "Queue[Trial | TrialError]", setting: Setting
-) -> None:
-    """Give one process a task after the other."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    while True:
-        try:
-            task = asked.get_nowait()
-        except Empty:
-            return
-        name = "usual" if setting.generator is not None else task.setting  # there it draws as usual
-        try:
-            process.stdin.write(msgspec.json.encode(msgspec.structs.replace(task, setting=name)) + b"\n")
-            process.stdin.flush()
-            trial = msgspec.json.decode(process.stdout.readline(), type=Trial)
-        except (OSError, msgspec.DecodeError):
-            said = process.stderr.read().decode(errors="replace").strip().splitlines()
-            answers.put(TrialError(f"{setting.name}: {said[-1] if said else 'a process ended without a word'}"))
-            return
-        trial.setting = setting.name
-        answers.put(trial)
+    with Pool(make_trial, jobs) as pool:
+        for number, task in enumerate(tasks):
+            name = "usual" if setting.generator is not None else task.setting  # there it draws as usual
+            pool.submit(number, (setting.generator, msgspec.structs.asdict(task) | {"setting": name}))
+        while pool.busy:
+            for event in pool.events():
+                if isinstance(event.said, Exception):
+                    raise TrialError(f"{setting.name}: {str(event.said).strip().splitlines()[-1]}")
+                event.said.setting = setting.name
+                tell(event.said)

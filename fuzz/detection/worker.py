@@ -1,17 +1,17 @@
-"""A process that makes trials: it reads a task a line and answers each with a line. Ctrl-C is for its parent to hear.
+"""Makes trials in a process of its own, where the generator of another commit may take the place of `fuzz/workload`.
 
-python -m blockproof.fuzz.detection.worker [FOLDER]
-
-FOLDER holds the generator of another commit, which takes the place of `fuzz/workload`; what it lacks is taken from
-there.
+Nothing is imported here that would load a generator before that.
 """
 
-import signal
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import msgspec
+from ..opening.workers import Desk
+
+if TYPE_CHECKING:
+    from .trials import Trial
 
 PACKAGE = __package__.rpartition(".")[0]
 
@@ -31,20 +31,11 @@ def take_generator(folder: Path) -> None:
     spec.loader.exec_module(module)
 
 
-def main() -> int:
-    """Answer until there are no more tasks."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if len(sys.argv) > 1:
-        take_generator(Path(sys.argv[1]))
-    from .trials import Task, run_trial  # behind the generator that they load
+def make_trial(given: tuple[Path | None, dict[str, Any]], desk: Desk) -> "Trial":
+    """Make a trial of the `TrialTask` with these fields; with a folder by the generator in it, from now on."""
+    generator, task = given
+    if generator is not None and f"{__package__}.trials" not in sys.modules:
+        take_generator(generator)
+    from .trials import TrialTask, run_trial  # behind the generator that it loads
 
-    answers, sys.stdout = sys.stdout, sys.stderr  # a target may print
-    for line in sys.stdin:
-        trial = run_trial(msgspec.json.decode(line, type=Task))
-        answers.write(msgspec.json.encode(trial).decode() + "\n")
-        answers.flush()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return run_trial(TrialTask(**task))

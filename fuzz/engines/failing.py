@@ -5,21 +5,21 @@ wrong in this process alone, is repeated in Python.
 """
 
 import shlex
-import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from ..findings.finding import Finding, Trace
+from ..opening.commands import run
 from ..opening.given import Given, is_factory, is_owned, opened
-from ..page.beside import Kept, page_beside
+from ..page.trace_document import KeptTrace, page_beside
 from ..runs.judging import Judging
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.judges import Judges
 from ..traces.reproduction import base_name, write_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile, write_trace
-from .keeping import recorded_name
+from .reproductions import recorded_name
 
 FOLDER = Path("findings")
 """Where files of findings are written, below the current folder."""
@@ -57,18 +57,18 @@ class Tested:
             if not isinstance(self.given, str):
                 trace = self.folder / f"{base_name(file)}.json"
                 write_trace(file, trace)
-                page = self._page(file, Kept(trace))
+                page = self._page(file, KeptTrace(trace))
                 given = f"the function {_name_of(self.given)}" if is_factory(self.given) else "an object"
                 return self._in_python(trace, page, f"the target was given as {given}")
             files = write_reproduction(file, self.folder, self.tensors, file.oracles or ())
         except OSError as error:
             return [f"nothing was written to {self.folder}: {error}"]
         if problem := _problem_with(files.command):
-            return self._in_python(files.trace, self._page(file, Kept(files.trace)), problem)
-        page = self._page(file, Kept(files.trace, files.command))
+            return self._in_python(files.trace, self._page(file, KeptTrace(files.trace)), problem)
+        page = self._page(file, KeptTrace(files.trace, files.command))
         return [f"trace:  {files.trace}", f"pytest: {files.test}", *page, f"repeat the finding: {files.command}"]
 
-    def _page(self, file: TraceFile, kept: Kept) -> list[str]:
+    def _page(self, file: TraceFile, kept: KeptTrace) -> list[str]:
         """Write the page of the trace. Returns the line that names it; none if there is no page."""
         try:
             core = opened(self.given, file.lost_its_target)
@@ -140,12 +140,14 @@ def _problem_with(command: str) -> str:
     """
     words = [sys.executable, "-P", "-m", f"{__name__.split('.')[0]}.fuzz.cli", *shlex.split(command)[1:]]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        ran = run(words, seconds=COMMAND_SECONDS)
+    except OSError as error:
         return f"{type(error).__name__} when it was tried"
-    if done.returncode == 0:
+    if ran.status is None:
+        return f"no end within {COMMAND_SECONDS:g} s when it was tried"
+    if ran.status == 0:
         return "a new process shows nothing, so something has changed the target in this one, as a monkeypatch does"
-    return "" if done.returncode == 1 else (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+    return "" if ran.status == 1 else (ran.errors.strip().splitlines() or [f"exit status {ran.status}"])[-1]
 
 
 def _name_of(given: Given) -> str:

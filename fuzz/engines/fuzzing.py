@@ -4,29 +4,26 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from ..findings.drawn import digest_text
 from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import ORACLES
 from ..findings.words import plural
 from ..opening.oracles import suited_and_why, suited_to
 from ..opening.targets import isolate_words
 from ..page.live import LivePage
-from ..reports import formats
 from ..reports.floors import Floors, check_floors
 from ..reports.progress import progress
-from ..reports.summary import Summary
+from ..reports.run import RunDocument
+from ..reports.summary import Summary, digest_text
 from ..reports.vacuity import vacuity
 from ..targets.base import Target, lacking
 from ..targets.unharmed import unharmed
 from ..workload.shapes import ATTENTION, possible_attention
-from .choice import run_engine
-from .going_on import KeptFound, keep_all
 from .jobs import run_jobs
-from .keeping import Kept, recorded_name
 from .live_run import LiveRun
 from .plan import DEFAULT_SECONDS, Plan
+from .reproductions import KeptFinding, KeptFound, keep_all, recorded_name
+from .seeded import run_engine
 
 SLOW_OPERATIONS = 50.0
 """Operations a second; a core in Python does some thousand."""
@@ -56,8 +53,6 @@ class FuzzOutcome:
     """What came of a task."""
 
     done: Summary
-    kept: Kept | None
-    """The worst of what was found, if anything."""
     unmet: Sequence[str]
     """A line for each floor that was not reached."""
     repeat: str
@@ -66,6 +61,11 @@ class FuzzOutcome:
     """Everything that was kept, the worst first: more than one if the runs went on after findings."""
     floors: Floors = field(default_factory=dict)
     """What had to be reached."""
+
+    @property
+    def kept(self) -> KeptFinding | None:
+        """What was kept of the worst, if anything was found."""
+        return self.every[0].kept if self.every else None
 
     @property
     def failed(self) -> bool:
@@ -82,12 +82,16 @@ class FuzzOutcome:
             return 1 if self.failed else 130
         return 0 if vacuity(self.done).problem is None else 3
 
-    def as_json(self) -> dict[str, Any]:
-        """The report, JSON-ready."""
-        document: dict[str, Any] = {**formats.as_json(self.done), "floors_unmet": [*self.unmet], "repeat": self.repeat}
-        document |= {"floors": dict(self.floors)} if self.floors else {}
-        document["findings"] = [one.as_json() for one in self.every]
-        return document | ({"reproduction": self.kept.as_json()} if self.kept is not None else {})
+    def document(self, verbose: bool = False) -> RunDocument:
+        """What came of it, for people and machines. `verbose` as for `Finding.text`."""
+        document = RunDocument.of(self.done)
+        document.floors_unmet, document.repeat = [*self.unmet], self.repeat
+        document.findings = [one.told(verbose) for one in self.every]
+        if self.floors:
+            document.floors = {name: dict(floors) for name, floors in self.floors.items()}
+        if self.every:
+            document.finding, document.reproduction = self.every[0].as_json(), self.every[0].kept.reproduced()
+        return document
 
     def lines(self) -> list[str]:
         """What a person is told below the report."""
@@ -126,10 +130,9 @@ def fuzz(
         _run(task, target, done, live)
     unmet, repeat = check_floors(done, floors), repeat_command(task, done, target)
     every = keep_all(done, target, plan, out, say if live is None else live.also(done))
-    done.told = [one.told() for one in every]
-    outcome = FuzzOutcome(done, every[0].kept if every else None, unmet, repeat, every, floors)
+    outcome = FuzzOutcome(done, unmet, repeat, every, floors)
     if live is not None:
-        live.ended(outcome.as_json())
+        live.ended(outcome.document())
     return outcome
 
 

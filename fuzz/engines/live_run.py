@@ -3,23 +3,22 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..findings.interruption import interrupted_by
-from ..findings.severity import severity
-from ..page import beside
-from ..page.live import LivePage
-from ..reports import formats
+from ..page.live import LivePage, News
+from ..page.trace_document import KeptTrace, page_beside
 from ..reports.floors import Floors, check_floors
+from ..reports.run import Reproduced, RunDocument, RunFound
 from ..reports.summary import Found, Summary
 from ..targets.base import Target
 from ..traces.judges import Judges
 from ..traces.reproduction import WHOLE, Reproduction, keep_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile
-from .keeping import found_by
-from .knowing import judging_of
 from .plan import Plan
+from .reproductions import found_by
+from .smallest import judging_of
 
+TITLE = "fuzz"
 MOST_PAGES = 60
 """Findings that get a page while the run goes on; the others get it at its end."""
 
@@ -64,34 +63,29 @@ class LiveRun:
 
         return tell
 
-    def ended(self, document: dict[str, Any]) -> None:
-        """Tell the page what came of it, as the JSON of the run."""
-        words = f"ended by {interrupted_by()}" if document.get("interrupted") else "the run has ended"
-        self.page.show(self._told(document, words) | {"ended": True, "share": 1.0})
+    def ended(self, document: RunDocument) -> None:
+        """Tell the page what came of it."""
+        words = f"ended by {interrupted_by()}" if document.interrupted else "the run has ended"
+        self.page.show(News(TITLE, words, document, 1.0, ended=True))
 
-    def _so_far(self, summary: Summary, words: str, jobs: Sequence[Sequence[str]]) -> dict[str, Any]:
-        document = formats.as_json(summary)
-        document["findings"] = [self._found(found) for found in summary.ranked()]
-        document["floors_unmet"] = check_floors(summary, self.floors)
+    def _so_far(self, summary: Summary, words: str, jobs: Sequence[Sequence[str]]) -> News:
+        document = RunDocument.of(summary)
+        document.findings = [self._told(found) for found in summary.ranked()]
+        document.floors = {name: dict(floors) for name, floors in self.floors.items()}
+        document.floors_unmet = check_floors(summary, self.floors)
         shares = [
             done / most
             for done, most in ((summary.seconds, self.plan.seconds), (summary.operations, self.plan.operations))
             if most
         ]
-        return self._told(document, words) | {"share": min(1.0, max(shares, default=-1.0)), "jobs": jobs}
+        return News(TITLE, words, document, min(1.0, max(shares, default=-1.0)), jobs=jobs)
 
-    def _told(self, document: dict[str, Any], words: str) -> dict[str, Any]:
-        return {"title": "fuzz", "words": words, "run": document, "floors": dict(self.floors)}
-
-    def _found(self, found: Found) -> dict[str, Any]:
-        """A finding that was not made smaller yet, as `going_on.KeptFound.as_json` has it."""
-        what, where = found.finding.kind
-        told = {"severity": str(severity(found.finding)), "oracle": found.finding.oracle, "observable": what}
-        files = self._written[found.key]
-        reproduction = {**files.files.named(), "page": str(files.page) if files.page else None}
-        attention = dict(found.attention)
-        more = {"operation": where, "times": found.times, "attention": attention, "text": str(found.finding)}
-        return {**told, **more, "reproduction": reproduction}
+    def _told(self, found: Found) -> RunFound:
+        """A finding that was not made smaller yet."""
+        told, written = RunFound.of(found), self._written[found.key]
+        files, page = written.files, str(written.page) if written.page else None
+        told.reproduction = Reproduced(str(files.trace), str(files.test), files.command, page=page)
+        return told
 
     def _write(self, found: Found, summary: Summary) -> Written:
         """The trace as it came up, and its page: what is shown must not be lost if this process is killed."""
@@ -103,4 +97,4 @@ class LiveRun:
         if file.lost_its_target or len(self._written) >= MOST_PAGES:  # it may cost a deadline to lose it again
             return Written(files, None)
         judges = Judges(oracles, "as in the run", self.plan.tensors)
-        return Written(files, beside.page_beside(file, self.target, judges, beside.Kept(files.trace, files.command)))
+        return Written(files, page_beside(file, self.target, judges, KeptTrace(files.trace, files.command)))

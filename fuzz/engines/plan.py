@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from ..findings.known import KnownFinding
 from ..findings.oracle_names import ORACLES
-from ..opening.memories import memory_named
+from ..opening.oracles import memory_named
 from ..reports.summary import Summary
 from ..runs.canary import Canary, check_oracles
 from ..runs.judging import Judging
@@ -53,7 +53,7 @@ class Plan:
     tuning: Tuning = USUAL_TUNING
     """How the generator draws."""
     tensors: str | None = None
-    """Where the shadow memory keeps its tags: as `opening.memories.open_tensor_memory` takes it; None for lists."""
+    """Where the shadow memory keeps its tags: as `opening.oracles.open_tensor_memory` takes it; None for lists."""
 
     def judging(self) -> Judging:
         """What judges its runs. Errors as from `memory_named`."""

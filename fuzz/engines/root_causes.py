@@ -39,7 +39,7 @@ from ..findings.known import attention_of
 from ..findings.oracle_names import BLOCKPROOF, LOCKSTEP, TARGET
 from ..opening.known_deviations import family_known, known_of
 from ..planning.shipped import DEVIATIONS, shipped
-from ..reports.summary import Found
+from ..reports.summary import NEW, Found
 from ..runs.judging import Judging
 from ..runs.pair import coarse, shape_of
 from ..targets.base import Target, adapted, adapted_shape, hidden_fields, lacking, losing
@@ -49,13 +49,11 @@ from ..targets.family import Known
 from ..targets.rule import Rule
 from ..traces.files import TraceError
 from ..traces.replay import replay
-from ..traces.shrink import NotReproducedError
+from ..traces.shrink import NotReproducedError, Shrunk
 from ..traces.trace_file import read_trace
-from .knowing import ALWAYS, judging_of, smallest
 from .plan import Plan
+from .smallest import ALWAYS, judging_of, needed_oracles, smallest
 
-NEW = "new"
-"""The root cause of a finding that no known deviation explains."""
 CANDIDATES = 800
 """Replays at most for shrinking a trace before it is asked again."""
 Ids = frozenset[str]
@@ -311,3 +309,17 @@ def _told(operation: Operation | None, outcome: Outcome | None) -> object:
 
 def _tables(snapshot: Snapshot) -> object:
     return shape_of(snapshot).tables
+
+
+def small_of(found: Found, target: Target, plan: Plan, max_seconds: float) -> tuple[Shrunk, tuple[str, ...]] | None:
+    """The finding of a run, shrunk, with the oracles that show it.
+
+    None if it does not show again, or if its smallest trace has slipped to another root cause.
+    """
+    try:
+        small = smallest(found, target, plan, max_seconds=max_seconds)
+    except NotReproducedError:
+        return None
+    oracles = needed_oracles(small, found, target, plan)
+    again = Found(small.finding, small.trace, passed=found.passed)
+    return None if RootCauses(target, plan).of(again) != found.root else (small, oracles)

@@ -1,4 +1,4 @@
-"""Engine `random`: runs that are drawn from a seed."""
+"""The engines by name; the one of all commands, `random`: runs that are drawn from a seed."""
 
 import gc
 import time
@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from ..findings.finding import LOST, Finding, Trace, our_bug
 from ..findings.oracle_names import EVERY, LIVENESS, LOCKSTEP
 from ..oracles.liveness import judge
 from ..reports.summary import Found, Summary
-from ..runs.guarding import guarded
-from ..runs.open_run import drawn_script, drawn_shape, open_run, usable, workload_of
+from ..runs.case import loop
+from ..runs.open_run import drawn_script, drawn_shape, guarded, open_run, usable, workload_of
 from ..runs.run import Run
 from ..targets.base import Target, TargetLostError, TargetUnavailableError, adapted_shape
 from ..traces.replay import replay
@@ -24,9 +25,9 @@ from ..workload.rounds import about_rounds
 from ..workload.steps import about_steps
 from ..workload.tuning import Tuning
 from ..workload.turns import About, in_turn
-from .knowing import Knowing
 from .plan import OnProgress, Plan
 from .root_causes import RootCauses
+from .smallest import KnownCounter
 
 LOST_LIMIT = 5
 """How often a target may be lost before a run that goes on after findings gives it up."""
@@ -53,11 +54,9 @@ def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProg
     judging = replace(plan.judging(), notes=goes_on, full_look_every=FULL_LOOK_EVERY)
     summary.canary = plan.tried(target, judging)
     run = open_run(target, judging)  # asks the target what it lacks: a child is launched
-    start = time.monotonic()
-    knowing, roots = Knowing(target, plan), RootCauses(target, plan)
     summary.known_findings = plan.known
     with _heap_set_aside():
-        _run_all(run, plan, summary, (knowing, roots), start, on_progress)
+        loop(_SeededRuns(run, plan, summary, on_progress))
     return summary
 
 
@@ -72,52 +71,69 @@ def _heap_set_aside() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _run_all(
-    run: Run,
-    plan: Plan,
-    summary: Summary,
-    asked: tuple[Knowing, RootCauses],
-    start: float,
-    on_progress: OnProgress | None,
-) -> None:
-    """Run after run, as `run_random` says. `asked`: about each finding; `start`: when the first run began."""
-    knowing, roots = asked
-    alone = {*plan.oracles}.intersection(EVERY) == {LIVENESS}
-    rounds = 0 if alone else getattr(plan.tuning, "rounds", 0)  # the generator of an earlier commit may have none
-    steps = 0 if LIVENESS in plan.oracles else getattr(plan.tuning, "steps", 0)  # scripts are to come as often as ever
-    for index, (turn, attention, about) in enumerate(in_turn(plan.attention, rounds, steps)):
-        draw = SeededDraw(f"{plan.seed}/{index}")
-        scripted = LIVENESS in plan.oracles and turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1 and not about
-        if alone or scripted:
-            script = drawn_script(run, draw, attention)
+class _Drawn(NamedTuple):
+    """One run of a seed."""
+
+    number: int
+    turn: int
+    attention: str
+    about: About
+    draw: SeededDraw
+
+
+class _SeededRuns:
+    """The `Case` of `run_random`."""
+
+    def __init__(self, run: Run, plan: Plan, summary: Summary, on_progress: OnProgress | None) -> None:
+        self._run, self._plan, self._summary, self._on_progress = run, plan, summary, on_progress
+        self._start = time.monotonic()
+        self._knowing, self._roots = KnownCounter(run.target, plan), RootCauses(run.target, plan)
+        alone = {*plan.oracles}.intersection(EVERY) == {LIVENESS}
+        rounds = 0 if alone else getattr(plan.tuning, "rounds", 0)  # the generator of an earlier commit may have none
+        # Scripts are to come as often as ever.
+        steps = 0 if LIVENESS in plan.oracles else getattr(plan.tuning, "steps", 0)
+        self._alone, self._turns = alone, in_turn(plan.attention, rounds, steps)
+
+    def draw(self, number: int) -> _Drawn:
+        """See `Case`."""
+        turn, attention, about = next(self._turns)
+        return _Drawn(number, turn, attention, about, SeededDraw(f"{self._plan.seed}/{number}"))
+
+    def judge(self, drawn: _Drawn) -> Iterator[Found]:
+        """See `Case`."""
+        run, plan, summary, attention = self._run, self._plan, self._summary, drawn.attention
+        if self._alone or self._is_scripted(drawn):
+            script = drawn_script(run, drawn.draw, attention)
             found = guarded(run, partial(judge, run, script), script)
         else:
-            found = None if index % REFUSED_EVERY else refused_run(run, plan, index, summary)
-            found = found or guarded(run, partial(_run, run, draw, attention, plan, about))
-        summary.seconds = time.monotonic() - start - (run.launch_s or 0.0)
+            found = None if drawn.number % REFUSED_EVERY else refused_run(run, plan, drawn.number, summary)
+            found = found or guarded(run, partial(_run, run, drawn.draw, attention, plan, drawn.about))
+        summary.seconds = time.monotonic() - self._start - (run.launch_s or 0.0)
         summary.add_run(attention, run, None, None)
-        for one in came_up(run, found, attention, summary.seed):
-            for new in _told_apart(one, knowing, roots, summary):
-                summary.add_found(new)
-        if on_progress is not None:
-            on_progress(summary)
-        ends = summary.finding is not None and not plan.keep_going
-        if ends or plan.is_over(summary) or is_given_up(summary):
-            break
+        return came_up(run, found, attention, summary.seed)
 
+    def _is_scripted(self, drawn: _Drawn) -> bool:
+        return LIVENESS in self._plan.oracles and drawn.turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1 and not drawn.about
 
-def _told_apart(one: Found, knowing: Knowing, roots: RootCauses, summary: Summary) -> Iterator[Found]:
-    """The finding, with its root cause, unless it is known. If asking about it fails that is told as well."""
-    try:
-        if knowing.counts(one, summary):
-            return
-        one.root = roots.of(one)
-    except (TargetLostError, TargetUnavailableError):
-        raise
-    except Exception as error:
-        bug = our_bug(error, one.finding.operation, one.finding.step)
-        yield Found(bug, one.trace, attention=one.attention.copy(), seed=one.seed)
-    yield one
+    def keep(self, drawn: _Drawn, found: Found) -> None:
+        """Add it, with its root cause, unless it is known. If asking about it fails that is told as well."""
+        try:
+            if self._knowing.counts(found, self._summary):
+                return
+            found.root = self._roots.of(found)
+        except (TargetLostError, TargetUnavailableError):
+            raise
+        except Exception as error:
+            bug = our_bug(error, found.finding.operation, found.finding.step)
+            self._summary.add_found(Found(bug, found.trace, attention=found.attention.copy(), seed=found.seed))
+        self._summary.add_found(found)
+
+    def over(self) -> bool:
+        """See `Case`."""
+        if self._on_progress is not None:
+            self._on_progress(self._summary)
+        ends = self._summary.finding is not None and not self._plan.keep_going
+        return ends or self._plan.is_over(self._summary) or is_given_up(self._summary)
 
 
 def came_up(run: Run, last: tuple[Finding, Trace] | None, attention: str, seed: int) -> Iterator[Found]:
@@ -187,3 +203,14 @@ def _drive(run: Run, workload: Workload, tuning: Tuning) -> Finding | None:
         if finding is not None or run.dead:
             return finding
     return None
+
+
+ENGINES: dict[str, Callable[[Target, Plan, Summary, OnProgress | None], Summary]] = {
+    "random": run_random,
+}
+"""The command line has this one alone. A script may add one of its own, for the benchmark of detection."""
+
+
+def run_engine(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:
+    """Run the engine that the summary names; it fills the summary in. KeyError for an unknown one."""
+    return ENGINES[summary.engine](target, plan, summary, on_progress)

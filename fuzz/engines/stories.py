@@ -9,18 +9,19 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..findings.oracle_names import CONTRACT
 from ..reports.history import History, Sample
-from ..reports.pace import Pace
+from ..reports.progress import Pace
 from ..runs.canary import BlindOracleError
+from ..runs.case import loop
 from ..runs.scheduler_story import StoryFinding, StoryRun
 from ..runs.story_canary import check_judges
-from ..traces.reducer import Limits, Reducer
+from ..traces.reducer import Reducer, SearchLimits
 
 MOST_STEPS = 3000
 """Of one story; nearly all end long before."""
@@ -54,7 +55,7 @@ class StoryTask:
 
 
 @dataclass
-class Told:
+class StoriesDone:
     """What all stories came to."""
 
     stories: int = 0
@@ -87,7 +88,7 @@ class Told:
 class _StoryReducer(Reducer[Any, StoryFinding]):
     """Looks for a smaller story with a finding of the same kind."""
 
-    def __init__(self, family: Any, story: Any, finding: StoryFinding, fault: str, limits: Limits) -> None:
+    def __init__(self, family: Any, story: Any, finding: StoryFinding, fault: str, limits: SearchLimits) -> None:
         super().__init__(story, finding, limits)
         self._family, self._fault = family, fault
 
@@ -110,55 +111,43 @@ class _StoryReducer(Reducer[Any, StoryFinding]):
         return bool(case.size <= self.best.size and case != self.best)
 
 
+class _Drawn(NamedTuple):
+    """A story."""
+
+    number: int
+    story: Any
+
+
 class Stories:
-    """Runs stories one after the other."""
+    """Runs stories one after the other: a `Case`."""
 
     def __init__(self, family: Any, task: StoryTask, say: Callable[[str, dict[str, object]], None]) -> None:
-        self.family, self.task, self.told = family, task, Told()
+        self.family, self.task, self.told = family, task, StoriesDone()
         self._say = say
         self._names: dict[tuple[object, ...], list[str]] = {}
-        self._shrinking = 0.0
+        self._started = self._spoken = time.monotonic()
+        self._cpu_started, self._pace = time.process_time(), Pace()
 
-    def run(self) -> Told:
+    def run(self) -> StoriesDone:
         """All stories of the task."""
-        task, started, spoken, pace = self.task, time.monotonic(), time.monotonic(), Pace()
-        cpu = time.process_time()
-        for number, story in self._drawn():
-            self._one(number, story)
-            self.told.seconds = time.monotonic() - started
-            self.told.cpu_seconds = time.process_time() - cpu
-            self.told.history.reach(self.told.reached, self.told.seconds)
-            self.told.history.see(self.told.now())
-            self.told.first |= {name: self.told.seconds for name in self.told.counted if name not in self.told.first}
-            if time.monotonic() - spoken > PROGRESS_S:
-                spoken = time.monotonic()
-                self._say("progress", {"stories": self.told.stories, "steps": self.told.steps})
-            if task.tells and pace.due:
-                with pace.telling():
-                    self._say("so_far", self.told.as_json())
-            if task.steps is not None and self.told.steps >= task.steps:
-                break
-            if task.seconds is not None and self.told.seconds >= task.seconds:
-                break
+        loop(self, self.task.first)
         return self.told
 
-    def _drawn(self) -> Iterable[tuple[int, Any]]:
+    def draw(self, number: int) -> "_Drawn":
+        """See `Case`."""
         if self.task.replay is not None:
-            yield 0, self.family.story_from_json(self.task.replay)
-            return
-        number = self.task.first
-        while True:
-            yield number, self.family.draw(self.task.seed, number, self.task.connector, self.task.attention)
-            number += 1
+            return _Drawn(0, self.family.story_from_json(self.task.replay))
+        return _Drawn(number, self.family.draw(self.task.seed, number, self.task.connector, self.task.attention))
 
-    def _one(self, number: int, story: Any) -> None:
-        told = self.told
+    def judge(self, drawn: "_Drawn") -> Sequence[StoryFinding]:
+        """See `Case`."""
+        told, story = self.told, drawn.story
         told.stories += 1
         try:
             run = StoryRun(self.family.engine(story, self.task.fault))
         except Exception as error:
             told.not_built[f"{type(error).__name__}: {str(error)[:120]}"] += 1
-            return
+            return ()
         found = run.run(MOST_STEPS)
         reached = run.reached
         told.steps += reached["steps"]
@@ -166,18 +155,37 @@ class Stories:
         of_kind = told.by_kind.setdefault(story.kinds, Counter())
         plain = ("steps", "preemptions", "hits", "evictions", "loads", "steps with drafts rejected")
         of_kind.update({"stories": 1, **{name: reached[name] for name in plain}})
-        for finding in found:
-            self._found(number, story, finding)
+        return found
 
-    def _found(self, number: int, story: Any, finding: StoryFinding) -> None:
+    def over(self) -> bool:
+        """See `Case`."""
+        task, told, now = self.task, self.told, time.monotonic()
+        told.seconds, told.cpu_seconds = now - self._started, time.process_time() - self._cpu_started
+        told.history.reach(told.reached, told.seconds)
+        told.history.see(told.now())
+        told.first |= {name: told.seconds for name in told.counted if name not in told.first}
+        if now - self._spoken > PROGRESS_S:
+            self._spoken = now
+            self._say("progress", {"stories": told.stories, "steps": told.steps})
+        if task.tells and self._pace.due:
+            with self._pace.telling():
+                self._say("so_far", told.as_json())
+        return (
+            task.replay is not None
+            or (task.steps is not None and told.steps >= task.steps)
+            or (task.seconds is not None and told.seconds >= task.seconds)
+        )
+
+    def keep(self, drawn: "_Drawn", found: StoryFinding) -> None:
         """Shrink, name and tell a finding if it is one of the first of its kind; count it in any case."""
+        (number, story), finding = drawn, found
         setup = story.setup
         kind = (*finding.kind, story.kinds, setup.connector, setup.asynchronous, bool(setup.drafts), setup.shape.eagle)
         names = self._names.setdefault(kind, [])
         if len(names) >= SHRUNK_OF_A_KIND:
             self.told.counted[names[0]] += 1
             return
-        limits = Limits(seconds=self.task.shrink_seconds)
+        limits = SearchLimits(seconds=self.task.shrink_seconds)
         reducer = _StoryReducer(self.family, story, finding, self.task.fault, limits)
         reduced = reducer.run()
         smallest, shown = reducer.best, reduced.finding

@@ -3,27 +3,28 @@
 import hashlib
 import json
 import shlex
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
+
+import msgspec
 
 from ..adapters import family_of
 from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import BLOCKPROOF
 from ..findings.words import plural
 from ..findings.writing import told_if_lost, write_file
-from ..opening.child import environment_of
-from ..opening.targets import interpreter_of
-from ..page.live import LivePage
+from ..opening.commands import Printing
+from ..opening.targets import python_of
+from ..page.live import LivePage, News
+from ..reports.scheduler import SchedulerDocument
 from ..runs.canary import BlindOracleError, told_line
 from ..targets.base import TargetUnavailableError
 from ..traces.files import Form, envelope, read_file
 from .stories import StoryTask
 
+TITLE = "schedulers"
 FORM = Form("finding", "`blockproof fuzz-scheduler`", "blockproof_scheduler", 1)
 FLOORS: Mapping[str, int] = {
     "preemptions": 1,
@@ -45,7 +46,7 @@ class StoryOutcome:
     target: str
     task: StoryTask
     told: dict[str, Any] = field(default_factory=dict)
-    """The child's own report (`stories.Told`); empty if it did not get so far."""
+    """The child's own report (`stories.StoriesDone`); empty if it did not get so far."""
     so_far: dict[str, Any] = field(default_factory=dict)
     """The same as long as it goes on, if a page is told of it."""
     found: list[dict[str, Any]] = field(default_factory=list)
@@ -85,10 +86,11 @@ class StoryOutcome:
             return 3
         return 1 if self.unmet else 0
 
-    def as_json(self) -> dict[str, object]:
-        """The report, JSON-ready."""
-        facts = {"target": self.target, "task": asdict(self.task), **self.told}
-        return {**facts, "found": self.found, "floors_unmet": self.unmet, "lost": self.lost}
+    def document(self) -> SchedulerDocument:
+        """What came of it, for people and machines."""
+        facts = {"target": self.target, "task": asdict(self.task), **self.so_far, **self.told}
+        ends = {"found": list(self.found), "floors_unmet": self.unmet, "lost": self.lost}
+        return msgspec.convert({**facts, **ends}, SchedulerDocument)
 
     def lines(self) -> list[str]:
         """The report for people."""
@@ -138,65 +140,34 @@ def fuzz_scheduler(
     outcome = StoryOutcome(target, task)
     if page is not None:
         page.show(_so_far(outcome))
-    with TemporaryDirectory(prefix="blockproof-stories-") as modules:
-        process = _started(target, task, Path(modules))
-        try:
-            for told in _lines(process):
-                _take(outcome, told, out, say)
-                if page is not None and "progress" not in told:
-                    page.grown(lambda: _so_far(outcome))
-        except KeyboardInterrupt:
-            outcome.interrupted = True
-        finally:
-            process.kill()
-            process.wait()
-    if not outcome.told and not outcome.interrupted:
-        outcome.lost = f"exit status {process.returncode}"
+    family = family_of(target)
+    if family is None or not family.stories:
+        what = "there is no scheduler to fuzz; name a release of an engine that has one"
+        raise TargetUnavailableError(f"{target}: {what}")
+    with python_of(target) as python:
+        command = python.words(f"{__package__}.stories", family.stories, json.dumps(asdict(task)))
+        with Printing(command, python.environment) as printing:
+            try:
+                for told in printing:
+                    _take(outcome, told, out, say)
+                    if page is not None and "progress" not in told:
+                        page.grown(lambda: _so_far(outcome))
+                if not outcome.told:
+                    outcome.lost = f"exit status {printing.status()}"
+            except KeyboardInterrupt:
+                outcome.interrupted = True
     if page is not None:
         words = f"ended by {interrupted_by()}" if outcome.interrupted else "the run has ended"
-        whole = {**outcome.so_far, **outcome.as_json()}
-        page.show({"title": "schedulers", "words": words, "share": 1.0, "ended": True, "scheduler": whole})
+        page.show(News(TITLE, words, outcome.document(), 1.0, ended=True))
     return outcome
 
 
-def _so_far(outcome: StoryOutcome) -> dict[str, Any]:
+def _so_far(outcome: StoryOutcome) -> News:
     """What its page is told."""
     so_far, task = outcome.so_far, outcome.task
     pairs = ((so_far.get("steps", 0), task.steps), (so_far.get("seconds", 0.0), task.seconds))
     share = min(1.0, max((done / most for done, most in pairs if most), default=-1.0))
-    whole = {"target": outcome.target, **so_far, "found": list(outcome.found)}
-    words = "running" if so_far else "starting"
-    return {"title": "schedulers", "words": words, "share": share, "scheduler": whole}
-
-
-def _started(target: str, task: StoryTask, modules: Path) -> "subprocess.Popen[str]":
-    family = family_of(target)
-    if family is None or not family.stories:
-        raise TargetUnavailableError(
-            f"{target}: there is no scheduler to fuzz; name a release of an engine that has one"
-        )
-    _, place = interpreter_of(target)
-    return subprocess.Popen(
-        [
-            sys.executable if place is None else str(place.python),
-            *("-P", "-m", f"{__package__}.stories", family.stories, json.dumps(asdict(task))),
-        ],
-        env={**environment_of(place, modules), **family.environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        errors="replace",
-    )
-
-
-def _lines(process: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:
-    assert process.stdout is not None
-    with process.stdout as lines:
-        for line in lines:
-            if line.startswith('{"'):
-                yield json.loads(line)
-    process.wait()
+    return News(TITLE, "running" if so_far else "starting", outcome.document(), share)
 
 
 def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say: Callable[[str], None]) -> None:

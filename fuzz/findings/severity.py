@@ -8,7 +8,6 @@ from functools import total_ordering
 from ...model.ops import Failed
 from .finding import BUG, Finding
 from .oracle_names import BLOCKPROOF, CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW, TARGET
-from .words import plural
 
 
 @total_ordering
@@ -113,10 +112,3 @@ def exception_of(finding: Finding) -> str:
         return finding.cause.type
     expected = finding.oracle == LOCKSTEP and finding.expected == finding.actual
     return finding.actual.error if isinstance(finding.actual, Failed) and not expected else ""
-
-
-def headline(finding: Finding, times: int) -> str:
-    """One line: how bad a finding is, what it is, and in how many runs it came up."""
-    what, where = finding.kind
-    raised = f" ({exception_of(finding)})" if exception_of(finding) else ""
-    return f"{severity(finding)}: {finding.oracle}, {what} at {where}{raised}, in {plural(times, 'run')}"

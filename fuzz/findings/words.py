@@ -4,9 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from difflib import SequenceMatcher, get_close_matches
 
-from ...model.ops import Done, Failed, Group, Operation, Outcome, Shape
+from ...model.ops import AllocateBatch, Done, Failed, Group, OnRequest, Operation, Outcome, Shape
 from .cause import Cause
-from .named import requests_of
 from .visible import visible_name
 
 
@@ -84,3 +83,10 @@ def did_you_mean(name: str, known: Collection[str], see: str = "") -> str:
         close = get_close_matches(name.lower(), folded, 2, best[0] - 0.01)  # another one may be as close
         return f"did you mean {' or '.join(repr(folded[one]) for one in close)}?"
     return see or f"choose from {', '.join(known)}"
+
+
+def requests_of(operation: Operation) -> tuple[str, ...]:
+    """The requests that an operation names."""
+    if isinstance(operation, OnRequest):
+        return (operation.request,)
+    return operation.requests if isinstance(operation, AllocateBatch) else ()

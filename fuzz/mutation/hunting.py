@@ -1,20 +1,17 @@
 """Has mutants hunted, in one process of the core's interpreter or in several at the same time."""
 
 import queue
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
-from ..opening.child import environment_of
-from ..opening.process import Launch, Limits, Process
+from ..opening.child import PythonChild
+from ..opening.process import Limits
 from ..opening.wire import line_of, message_of
 from ..targets.base import TargetLostError, TargetUnavailableError
-from .drawing import Mutant
+from .places import Mutant
 from .stages import Budget
 from .subject import Subject
 
@@ -39,38 +36,25 @@ class Hunted:
     """Processor time of its child."""
 
 
-class Hunters(Process):
+class Hunters(PythonChild):
     """A process in the core's interpreter, which hunts one mutant after the other."""
+
+    seconds: float
+    """Processor time of all stages on the core as it stands."""
 
     def __init__(self, subject: Subject, seed: int, budget: Budget) -> None:
         """TargetUnavailableError if it does not come up, or if the core as it stands is found already."""
-        self._modules = TemporaryDirectory(prefix="blockproof-mutants-")
-        python = str(subject.place.python if subject.place else sys.executable)
-        command = [python, "-u", "-P", "-m", _SERVER, subject.opened, str(seed)]
-        command += [str(budget.operations), str(budget.cases)]
-        try:
-            environment = environment_of(subject.place, Path(self._modules.name))
-            super().__init__(Launch(subject.name, command, environment), LIMITS)
-            match self.first(message_of):
-                case ["ready", int() | float() as seconds]:
-                    self.seconds = float(seconds)
-                    """Processor time of all stages on the core as it stands."""
-                case other:
-                    raise TargetUnavailableError(str(other[-1]))
-        except BaseException:
-            self.end()
-            raise
+        asked = [subject.opened, *map(str, (seed, budget.operations, budget.cases))]
+        super().__init__(subject.name, _SERVER, asked, subject.place, LIMITS)
+
+    def _begin(self, ready: list[object]) -> None:
+        (self.seconds,) = map(float, cast(list[float], ready))
 
     def hunt(self, mutant: Mutant) -> Hunted:
         """What becomes of a mutant. TargetLostError if the process is lost over it."""
         about = f"a mutant of {mutant.function}"
         line = line_of(["hunt", mutant.module, mutant.source, mutant.lines])
         return self.exchange(line, about, LIMITS.operation_s, lambda raw: _hunted(mutant, message_of(raw)))
-
-    def end(self) -> None:
-        """See `Process.end`; the temporary folder is removed as well."""
-        super().end()
-        self._modules.cleanup()
 
 
 def hunt_all(subject: Subject, mutants: Sequence[Mutant], seed: int, budget: Budget, jobs: int = 1) -> Iterator[Hunted]:

@@ -1,4 +1,4 @@
-"""The places of a source that a random mutant may change, and the changes that each of them can have.
+"""The places of a source that a random mutant may change, the changes that each can have, and mutants from a seed.
 
 The changes are those of cosmic-ray (extra `mutation`), and three that it lacks: a statement removed, the first two
 arguments of a call exchanged, `min` for `max` and the reverse. Annotations, docstrings and what is only for type
@@ -6,8 +6,9 @@ checkers are left alone. Needs cosmic-ray; everything else here runs without.
 """
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 TEXT_CALLS = ("logger", "warnings")
@@ -253,3 +254,92 @@ def _names(node: ast.AST, outer: str) -> Iterator[tuple[int, int, str]]:
             first = min([child.lineno, *(one.lineno for one in child.decorator_list)])
             yield first, child.end_lineno or child.lineno, name
         yield from _names(child, name)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One changed module."""
+
+    module: str
+    """Its import name."""
+    function: str
+    """The innermost function or class that is changed, with what it stands in."""
+    line: int
+    """From 1; where the change begins."""
+    operator: str
+    """What changed it."""
+    before: str
+    """The lines that are changed, as one."""
+    after: str
+    """The same, changed."""
+    lines: tuple[int, int]
+    """First and last line of the statement: unless one of them runs, nothing is changed."""
+    text: bool
+    """Only a text for people depends on it."""
+    source: str
+    """The whole source, changed."""
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What names it, whatever the seed: the same line may stand in a function twice."""
+        return (self.module, self.function, self.before, self.after)
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """What tells it from all others of the same sources."""
+        return (self.module, self.line, self.after)
+
+
+def draw_mutants(sources: Mapping[str, str], count: int, seed: int) -> list[Mutant]:
+    """So many mutants of the modules whose sources these are, each at a place of its own; fewer if there are fewer.
+
+    Every place of every module is as likely as any other, and so is every change that it can have.
+    """
+    read = {module: Source(text) for module, text in sorted(sources.items())}
+    places = [(module, place) for module, source in read.items() for place in source.places()]
+    random, drawn = Random(f"mutants/{seed}"), list[Mutant]()
+    for module, place in random.sample(places, len(places)):
+        if len(drawn) == count:
+            break
+        mutant = _changed(module, read[module], place, random)
+        if mutant is not None:
+            drawn.append(mutant)
+    return drawn
+
+
+def number_of_places(sources: Mapping[str, str]) -> dict[str, int]:
+    """How many places each module has."""
+    return {module: len(Source(text).places()) for module, text in sources.items()}
+
+
+def _changed(module: str, source: Source, place: Place, random: Random) -> Mutant | None:
+    """One of the changes of a place that is another program; None if there is none."""
+    changes = random.sample(place.changes, len(place.changes))
+    return next(filter(None, (_mutant(module, source, place, change) for change in changes)), None)
+
+
+def _mutant(module: str, source: Source, place: Place, change: Change) -> Mutant | None:
+    """The module with this change; None if that is no other program."""
+    changed = change.changed()
+    if changed is None or not _differs(source.tree, changed):
+        return None
+    before, after = changed_lines(source.text, changed)
+    return Mutant(
+        module,
+        source.function_at(place.line),
+        place.line,
+        change.operator.removeprefix("core/"),
+        before,
+        after,
+        source.lines_of(place.line),
+        place.text,
+        changed,
+    )
+
+
+def _differs(tree: ast.Module, changed: str) -> bool:
+    """True if the changed source is Python, and another program."""
+    try:
+        return ast.dump(ast.parse(changed)) != ast.dump(tree)
+    except (SyntaxError, ValueError):
+        return False

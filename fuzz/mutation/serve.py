@@ -8,23 +8,137 @@ child. It runs in the core's interpreter, where only the standard library and th
 """
 
 import gc
+import json
 import os
+import resource
+import select
+import signal
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import CodeType, FrameType, TracebackType
+from typing import Any, NoReturn, TypeAlias
 
-from ..opening.serve import begin_child, send
+from ..opening.serve import Begun, answer_lines, begin_child
 from ..opening.targets import open_calculator_here, open_here
 from ..opening.wire import line_of, message_of
 from ..targets.base import TargetUnavailableError
 from ..targets.family import Mutable
-from .forked import in_child
-from .planting import dependents, path_of, read_again
-from .reached import Line, Reached
 from .stages import FREE, Answers, Budget, Fate, Kinds, Stage, hunt
-from .subject import mutable_here
+from .subject import dependents, mutable_here, path_of, read_again
+
+Line: TypeAlias = tuple[str, int]
+"""A module and a line of its source, from 1."""
+
+
+class Reached:
+    """Context manager, as often as one likes: `lines` has the lines of these files that have run in it, in this thread.
+
+    `modules`: by file, the module that it is.
+    """
+
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        self.lines: set[Line] = set()
+        self._modules = modules
+        self._left: dict[int, tuple[CodeType, set[int]]] = {}
+        """By identity of a code, the code, which keeps it one, and those of its lines that have not run."""
+        self._before: Any = None
+
+    def __enter__(self) -> "Reached":
+        self._before = sys.gettrace()
+        sys.settrace(self._called)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        sys.settrace(self._before)
+
+    def _called(self, frame: FrameType, event: str, argument: object) -> Any:
+        code = frame.f_code
+        known = self._left.get(id(code))
+        if known is None:
+            lines = {line for *_, line in code.co_lines() if line} if code.co_filename in self._modules else set()
+            known = self._left[id(code)] = (code, lines)
+        return self._ran if known[1] else None
+
+    def _ran(self, frame: FrameType, event: str, argument: object) -> Any:
+        code, left = self._left[id(frame.f_code)]
+        if frame.f_lineno in left:
+            left.discard(frame.f_lineno)
+            self.lines.add((self._modules[code.co_filename], frame.f_lineno))
+        return self._ran
+
+
+GROWTH_BYTES = 4 << 30
+"""How much the address space of a child may grow."""
+REAL_S = 3600.0
+"""A child that neither works nor ends is killed after so long."""
+
+
+@dataclass(frozen=True)
+class ChildEnd:
+    """What came of a child."""
+
+    said: dict[str, Any] | None
+    """What the work has returned; None if it did not get that far."""
+    how: str
+    """How the child ended if it said nothing."""
+    seconds: float
+    """Its processor time."""
+
+
+def in_child(work: Callable[[], dict[str, Any]], most_s: int) -> ChildEnd:
+    """Do the work, whose result is JSON-ready, in a child that has so many seconds of processor time."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(ours)
+        _say(theirs, work, most_s)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as said:
+        if not select.select([said], [], [], REAL_S)[0]:
+            os.kill(child, signal.SIGKILL)
+        text = said.read()
+    _, status, used = os.wait4(child, 0)
+    seconds = round(used.ru_utime + used.ru_stime, 2)
+    return ChildEnd(json.loads(text), "", seconds) if text else ChildEnd(None, _end(status, most_s), seconds)
+
+
+def _say(answer: int, work: Callable[[], dict[str, Any]], most_s: int) -> NoReturn:
+    """Do the work, write what it returns, and end this process."""
+    code = 1
+    try:
+        resource.setrlimit(resource.RLIMIT_CPU, (most_s, most_s))
+        limit = _address_space() + GROWTH_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        text = json.dumps(work()).encode()
+        with os.fdopen(answer, "wb") as out:
+            out.write(text)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _end(status: int, most_s: int) -> str:
+    """How a child ended that said nothing."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"no end within {most_s} s" if number == signal.SIGXCPU else signal.Signals(number).name
+    return f"exit status {os.WEXITSTATUS(status)}"
+
+
+def _address_space() -> int:
+    """Of this process, in bytes; unlimited on systems without /proc."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:
+            return int(statm.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return sys.maxsize - GROWTH_BYTES
+
 
 CHILD_S = 600
 """Processor time of one child, beyond all that its stages take, in which no single call is overdue."""
@@ -114,20 +228,20 @@ def _shown(status: str, fate: Fate) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     """Answer requests until the parent closes the pipe."""
-    opened, seed, operations, cases, *pipes = arguments
-    requests, answers = map(int, pipes)
-    begin_child(requests, answers)
-    try:
-        hunter = Hunter(opened, int(seed), Budget(int(operations), int(cases)), requests, answers)
-    except (TargetUnavailableError, ValueError, ImportError) as error:
-        send(answers, line_of(["unavailable", str(error)]))
-        return
-    send(answers, line_of(["ready", hunter.seconds]))
-    with os.fdopen(requests, "rb") as lines:
-        for line in lines:
+    opened, *numbers = arguments
+    seed, operations, cases, requests, answers = map(int, numbers)
+
+    def begin() -> Begun:
+        hunter = Hunter(opened, seed, Budget(operations, cases), requests, answers)
+
+        def answer(line: bytes) -> bytes:
             message: list[Any] = message_of(line)
             _, module, source, lines = message
-            send(answers, line_of(["fate", hunter.hunt(module, source, lines)]))
+            return line_of(["fate", hunter.hunt(module, source, lines)])
+
+        return [hunter.seconds], answer
+
+    answer_lines(requests, answers, begin)
 
 
 if __name__ == "__main__":

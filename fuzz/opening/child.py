@@ -8,6 +8,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,9 +16,10 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 from ...model.ops import Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
+from ..findings.finding import Trace
 from ..findings.ops_json import to_json
 from ..targets.base import TargetLostError, TargetUnavailableError
-from .own_code import is_factory
+from .names import is_own_code
 from .process import Launch, Limits, Process
 from .wire import Notes, answer_of, answers_of, line_of, lost_of, message_of
 
@@ -33,6 +35,46 @@ class Place(NamedTuple):
     """Its interpreter."""
     layers: tuple[Path, ...] = ()
     """Folders with packages that take precedence over those of the interpreter."""
+
+
+class PythonChild(Process):
+    """A child that runs a module of ours (`serve.answer_lines`), in this Python environment or in another one."""
+
+    def __init__(
+        self, name: str, module: str, arguments: Sequence[str], place: Place | None, limits: Limits | None = None
+    ) -> None:
+        """`name`: what it is for, for messages. TargetUnavailableError if it does not come up."""
+        self._modules = TemporaryDirectory(prefix="blockproof-child-")
+        # -P: modules in the current directory must not hide those of the environment.
+        command = [str(place.python if place else sys.executable), "-u", "-P", "-m", module, *arguments]
+        try:
+            environment = environment_of(place, Path(self._modules.name))
+            self._lend(place, Path(self._modules.name))
+            super().__init__(Launch(name, command, environment), limits or Limits())
+            self._await_ready(name)
+        except BaseException:
+            self.end()
+            raise
+
+    def _await_ready(self, name: str) -> None:
+        match message := self.first(message_of):
+            case ["ready", *said]:
+                with suppress(ValueError):
+                    return self._begin(said)
+            case ["unavailable", str(why)]:
+                raise TargetUnavailableError(why)
+        raise TargetUnavailableError(f"{name}: the child process began with nonsense: {str(message)[:80]}")
+
+    def _lend(self, place: Place | None, folder: Path) -> None:
+        """Put more into the folder of modules that the child finds."""
+
+    def _begin(self, ready: list[object]) -> None:
+        """Take in what the child says when it is ready. ValueError if that makes no sense."""
+
+    def end(self) -> None:
+        """See `Process.end`; the temporary folder is removed as well."""
+        super().end()
+        self._modules.cleanup()
 
 
 class Served(Process):
@@ -179,9 +221,17 @@ class ChildTarget(TargetInChild):
         """Apply one operation in the child and do not look at the state. Errors as for `step`."""
         return self._ask(operation, self._limits.operation_s, looks=False)[0]
 
+    def seconds_for(self, traces: Sequence[Trace]) -> float:
+        """Processor seconds that the core takes for these traces. Errors as for `start` and `step`."""
+        try:
+            return cast(_Python, self._launched()).seconds_for(traces)
+        except BaseException:
+            self.close()
+            raise
+
     def _launch(self) -> Served:
         launched = _Python(self._spec, self._place, self._limits, "target", self._fix)
-        if is_factory(self._spec):
+        if is_own_code(self._spec):
             self.name = launched.named  # as in this process: known deviations are declared under a name
         return launched
 
@@ -212,36 +262,26 @@ class ChildCalculator(_InChild["_Python"]):
         return _Python(self._spec, self._place, self._limits, "calculator")
 
 
-class _Python(Served):
+class _Python(PythonChild, Served):
     """A Python child. `role` is what it opens: `target` or `calculator`; `fix` as for `ChildTarget`."""
 
     named = ""
     """What its target calls itself."""
 
     def __init__(self, spec: str, place: Place | None, limits: Limits, role: str, fix: Path | None = None) -> None:
-        self._modules = TemporaryDirectory(prefix="blockproof-child-")
-        # -P: modules in the current directory must not hide those of the environment.
-        command = [str(place.python if place else sys.executable), "-u", "-P", "-m", _SERVER, spec, role]
-        command += [str(fix.resolve())] if fix else []
-        try:
-            super().__init__(Launch(spec, command, environment_of(place, Path(self._modules.name))), limits)
-            self._await_ready(spec)
-        except BaseException:
-            self.end()
-            raise
+        fixes = [str(fix.resolve())] if fix else []
+        super().__init__(spec, _SERVER, [spec, role, *fixes], place, limits)
 
-    def _await_ready(self, spec: str) -> None:
-        """Wait until the child has opened its target; store the version, and what the target says of itself."""
-        match message := self.first(message_of):
-            case ["ready", str(version), int(resident), *said, str(named)] if len(said) == 6:
+    def _begin(self, ready: list[object]) -> None:
+        """The version, and what the target says of itself."""
+        match ready:
+            case [str(version), int(resident), *said, str(named)] if len(said) == 6:
                 names = [frozenset(map(str, cast(list[object], each))) for each in said[:5]]
                 self.version, self.resident_at_start, self.named = version, resident, named
                 self.lacks, self.hides, self.designs, self.offers, self.loses = names
                 self.block_sizes = tuple(map(int, cast(list[int], said[5])))
-                return
-            case ["unavailable", str(why)]:
-                raise TargetUnavailableError(why)
-        raise TargetUnavailableError(f"{spec}: the child process began with nonsense: {str(message)[:80]}")
+            case _:
+                raise ValueError
 
     def ask(
         self, about: Shape | Operation, deadline_s: float, looks: bool = True
@@ -275,10 +315,17 @@ class _Python(Served):
             raise TargetUnavailableError(str(message[1]))
         return message
 
-    def end(self) -> None:
-        """Kill the child and its children; close the pipes and remove the temporary folder."""
-        super().end()
-        self._modules.cleanup()
+    def seconds_for(self, traces: Sequence[Trace]) -> float:
+        """Processor seconds that the target takes for these traces, without the building of its cores."""
+        line = line_of(["time", [[to_json(trace.shape), to_json(trace.operations)] for trace in traces]])
+        return self.exchange(line, "traces to be timed", self.limits.operation_s, lambda raw: _seconds(self._got(raw)))
+
+
+def _seconds(message: list[object]) -> float:
+    match message:
+        case ["seconds", float(seconds)]:
+            return seconds
+    raise ValueError("expected seconds")
 
 
 def environment_of(place: Place | None, modules: Path, packages: Iterable[str] = ("model", "fuzz")) -> dict[str, str]:

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +27,7 @@ from ..adapters import families, family_of, forms
 from ..targets.base import TargetUnavailableError
 from ..targets.family import Family
 from .child import Place
+from .commands import run
 
 _MARKER = "blockproof-target.json"
 _BASE_MARKER = "blockproof-base.json"
@@ -184,27 +184,10 @@ def _step(say: Callable[[str], None], step: str, command: list[str]) -> None:
 def _run(command: list[str], step: str) -> None:
     """Run the command of one step. InstallError, with the last line that names an error, if it fails."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    process = subprocess.Popen(
-        command,
-        env=clean,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate()
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
-    if process.returncode:
-        lines = [line.strip() for line in output.splitlines() if line.strip()]
-        errors = [line for line in lines if line.startswith("ERROR:")] or lines or ["it said nothing"]
-        offline = "; the package index cannot be reached" if "connection broken by" in output else ""
-        raise InstallError(f"{step} failed: {errors[-1].removeprefix('ERROR: ')}{offline}")
+    ran = run(command, environment=clean, together=True)
+    if ran.status:
+        offline = "; the package index cannot be reached" if "connection broken by" in ran.output else ""
+        raise InstallError(f"{step} failed: {ran.error}{offline}")
 
 
 def _discard(*paths: Path) -> None:

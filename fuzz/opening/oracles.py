@@ -1,13 +1,25 @@
-"""The oracles for a target: those that can judge it, and those that somebody has named."""
+"""What judges a target: the oracles that suit it; and oracles, attention types and the storage of the shadow memory as
+somebody has named them.
+"""
 
-from collections.abc import Sequence
+import importlib
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from ...model.ops import Group, Shape
 from ..adapters import family_of
-from ..adapters.impl import CORES
+from ..faults import Part, fault_named
 from ..findings.oracle_names import ADDITIONS, EVERY, LOCKSTEP, MODEL_FREE, ORACLES
 from ..findings.words import did_you_mean
+from ..oracles.shadow import ListMemory, Memory
 from ..targets.base import Target, TargetUnavailableError, close_target, designs_of, hidden_fields, lacking
+from ..workload.shapes import ATTENTION
+from .names import OurCore, PlantedFault, ReleaseName, parsed
 from .targets import open_target
+
+if TYPE_CHECKING:
+    from ..oracles.shadow.tensors import TensorMemory
 
 
 def suited_to(spec: str, target: Target | None = None) -> tuple[str, ...]:
@@ -21,7 +33,7 @@ def suited_to(spec: str, target: Target | None = None) -> tuple[str, ...]:
 
 def suited_when_asked(spec: str) -> tuple[str, ...]:
     """As `suited_to`, for a target that is not opened: somebody's code is opened, in a child, to ask what it says."""
-    if family_of(spec) is not None or spec in CORES or spec.startswith("fault:"):
+    if isinstance(parsed(spec), ReleaseName | OurCore | PlantedFault):
         return suited_to(spec)
     try:
         target = open_target(spec, isolate=True)
@@ -79,3 +91,59 @@ def _named(names: frozenset[str]) -> str:
     """The first names in order, and how many there are besides."""
     first = ", ".join(sorted(names)[:3])
     return first if len(names) <= 3 else f"{first} and {len(names) - 3} more"
+
+
+_DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hpu|npu|xla|mtia|musa)(:\d{1,4})?")
+"""The devices of torch; whether there is one is asked of torch."""
+
+
+def memory_named(tensors: str | None) -> Callable[[Shape], Memory]:
+    """Makes the storage for a run: lists for None, else tensors on the named device. Errors as `open_tensor_memory`."""
+    if tensors is None:
+        return ListMemory
+    return open_tensor_memory(tensors)
+
+
+def open_tensor_memory(where: str) -> "Callable[[Shape], TensorMemory]":
+    """Makes the storage for a run on a device: `cpu`, `cuda`, ...; with `auto` on CUDA if there is one, else on the
+    CPU.
+
+    `fault:NAME` is `auto` with a fault planted in the tensors. ValueError for an unknown fault, or a name that no
+    device has, TargetUnavailableError without torch, or for a device that cannot be used.
+    """
+    fault = fault_named(where, Part.TENSORS)
+    if fault is None and where != "auto" and not _DEVICE.fullmatch(where):
+        raise ValueError(f"{where!r} is no device; write auto, cpu, cuda, cuda:1, or fault:NAME")
+    device = None if where == "auto" or fault is not None else where
+    try:
+        importlib.import_module("torch")
+    except ImportError:
+        raise TargetUnavailableError("tensors need torch: pip install '/path/to/blockproof[tensors]'") from None
+    from ..oracles.shadow.tensors import TensorMemory  # costs a tenth of a second, which other runs need not pay
+
+    try:
+        TensorMemory(Shape((Group("full", 1),), 2, 1, 1, 1, 1), device)
+    except ValueError as error:
+        raise TargetUnavailableError(str(error)) from None
+
+    def new_memory(shape: Shape) -> "TensorMemory":
+        memory = TensorMemory(shape, device)
+        if fault is not None and shape.groups:
+            fault.plant(memory)
+        return memory
+
+    return new_memory
+
+
+def attention_named(text: str) -> tuple[str, ...]:
+    """The names in a comma-separated list, all of them for `all`. ValueError, with what was meant, for an unknown one.
+
+    The names are those of `ATTENTION`.
+    """
+    names = tuple(ATTENTION) if text == "all" else tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in ATTENTION:
+            raise ValueError(f"{name!r} is unknown; {did_you_mean(name, (*ATTENTION, 'all'))}")
+    if not names:
+        raise ValueError("an empty list leaves nothing to run; write all, or some of full, sliding, mamba, ...")
+    return names

@@ -7,7 +7,6 @@ the same name do not stand for each other; its folder goes on the import path, s
 import importlib
 import importlib.util
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,26 +17,18 @@ from types import ModuleType
 from ..findings.interruption import is_from_outside
 from ..targets.base import TargetUnavailableError
 from ..targets.unharmed import unharmed
+from .names import OwnCode
 
-FORMS = "package.module:factory, path/file.py:factory"
-"""The forms of such a target's name, for messages."""
-_IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<factory>[A-Za-z_]\w*)", re.DOTALL)
-_IN_MODULE = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<factory>[A-Za-z_]\w*)")
 _FOLDERS: set[str] = set()
 """Folders of the files that were loaded so far."""
 
 
-def is_factory(spec: str) -> bool:
-    """True if this text has the form of a factory's name."""
-    return bool(_IN_FILE.fullmatch(spec) or _IN_MODULE.fullmatch(spec))
-
-
-def made_by(spec: str, protocol: str, *methods: str) -> object:
+def made_by(named: OwnCode, protocol: str, *methods: str) -> object:
     """The object that the factory returns; it must have a name, `close` and these methods.
 
     `protocol` is where these methods are described, for the message. TargetUnavailableError says what is missing.
     """
-    module, factory_name = _loaded(spec)
+    spec, factory_name, module = named.spec, named.factory, _loaded(named)
     factory = getattr(module, factory_name, None)
     if not callable(factory):
         raise TargetUnavailableError(
@@ -58,22 +49,21 @@ def made_by(spec: str, protocol: str, *methods: str) -> object:
     return made
 
 
-def _loaded(spec: str) -> tuple[ModuleType, str]:
-    """The module, and the name of the factory in it."""
-    if (in_file := _IN_FILE.fullmatch(spec)) is not None:
-        return _module_of_file(spec, Path(in_file["file"]).expanduser()), in_file["factory"]
-    module_name, _, factory_name = spec.partition(":")
+def _loaded(named: OwnCode) -> ModuleType:
+    if named.file is not None:
+        return _module_of_file(named.spec, named.file)
+    spec, module_name = named.spec, named.place
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # modules in the current directory are found, as with `python -m`
     try:
         with unharmed():
-            return importlib.import_module(module_name), factory_name
+            return importlib.import_module(module_name)
     except BaseException as error:
         raise_if_interrupted(error)
         hint = ""
         if isinstance(error, ModuleNotFoundError) and error.name and module_name.startswith(error.name):
             hint = f"; is it on the import path? A file is named by its path: path/{module_name.split('.')[-1]}.py:"
-            hint += factory_name
+            hint += named.factory
         raise TargetUnavailableError(f"{spec}: cannot import {module_name}: {in_one_line(error)}{hint}") from error
 
 

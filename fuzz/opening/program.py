@@ -6,11 +6,9 @@ The protocol is documented in docs/reference/pipe-protocol.md. In short: the pro
 """
 
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
-from os.path import expanduser
 from typing import Any
 
 from ...model.ops import Failed, Operation, Outcome, Shape
@@ -21,10 +19,10 @@ from ..findings.visible import one_line
 from ..targets.base import TargetUnavailableError
 from ..targets.declarations import problem_with_names, problem_with_sizes
 from .child import Served, TargetInChild
+from .names import Program
 from .process import Launch, Limits
 from .wire import Notes, document_of, frozen, line_of, shown
 
-PREFIX = "program:"
 PROTOCOL = 1
 """Version of the protocol. It changes when a program written for it would no longer work."""
 MEASURE_EVERY = 256
@@ -41,29 +39,12 @@ _OPTIONAL = ("version", "designs", "block_sizes")
 _ANSWER = ("outcome", "value", "error", "message", "snapshot", "copies")
 
 
-def is_program(spec: str) -> bool:
-    """True if this text is `program:COMMAND`, even if the command is missing or cannot be read."""
-    return spec.startswith(PREFIX)
-
-
-def command_in(spec: str) -> list[str]:
-    """The words of the command, split as a shell would. ValueError, with what to write instead, if there are none."""
-    try:
-        words = shlex.split(spec.removeprefix(PREFIX))
-    except ValueError as error:
-        raise ValueError(f"{spec!r}: the command cannot be split into words: {error}") from None
-    if not words:
-        raise ValueError(f"{spec!r}: the command is missing; write, for example, program:./my_target")
-    return [expanduser(words[0]), *words[1:]]
-
-
 class ProgramTarget(TargetInChild):
     """A `Target` in a program. `start` raises TargetUnavailableError if it does not come up."""
 
-    def __init__(self, spec: str, limits: Limits | None = None) -> None:
-        """ValueError if `spec` has no command."""
-        super().__init__(spec, limits)
-        self._command = command_in(spec)
+    def __init__(self, named: Program, limits: Limits | None = None) -> None:
+        super().__init__(named.spec, limits)
+        self._command = [*named.command]
 
     def _launch(self) -> Served:
         return _Program(self.name, self._command, self._limits)

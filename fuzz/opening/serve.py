@@ -13,7 +13,10 @@ import select
 import signal
 import sys
 import threading
-from typing import Any
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, TypeAlias
 
 from ...model.ops import Operation, Outcome
 from ...model.shown.snapshot import Snapshot
@@ -25,6 +28,7 @@ from ..targets.base import (
     block_sizes_of,
     designs_of,
     hidden_fields,
+    is_told,
     lacking,
     losing,
     offering,
@@ -39,23 +43,41 @@ SAMPLE_EVERY = 256
 
 def main(arguments: list[str]) -> None:
     """Answer requests to one target until the parent closes the pipe."""
-    spec, role, *fix = arguments[:-2]
-    requests, answers = int(arguments[-2]), int(arguments[-1])
+    spec, role, *fix, requests, answers = arguments
+    answer_lines(int(requests), int(answers), lambda: _opened(spec, role, fix))
+
+
+Begun: TypeAlias = tuple[list[object], Callable[[bytes], bytes]]
+"""What a child says when it is ready, and how it answers a line with another one."""
+
+
+def answer_lines(requests: int, answers: int, begin: Callable[[], Begun]) -> None:
+    """What every child does, with the pipes that it inherits: say that it is ready, or why not, then answer lines until
+    the parent closes the pipe.
+
+    `begin` may raise TargetUnavailableError, NotImplementedError, ValueError or ImportError.
+    """
     begin_child(requests, answers)
     try:
-        for path in fix:
-            _apply(path)
-        served: Any = open_calculator_here(spec) if role == "calculator" else open_here(spec)
-        allow_recursion()
-    except (TargetUnavailableError, ValueError, ImportError) as error:
+        ready, answer = begin()
+    except (TargetUnavailableError, NotImplementedError, ValueError, ImportError) as error:
         send(answers, line_of(unavailable_message(error)))
         return
-    said = [sorted(read(served)) for read in (lacking, hidden_fields, designs_of, offering, losing, block_sizes_of)]
-    name = str(getattr(served, "name", ""))
-    send(answers, line_of(["ready", str(getattr(served, "version", "")), resident_bytes(), *said, name]))
+    send(answers, line_of(["ready", *ready]))
     with os.fdopen(requests, "rb") as lines:
-        for count, line in enumerate(lines):
-            send(answers, _answer(served, line, count % SAMPLE_EVERY == 0))
+        for line in lines:
+            send(answers, answer(line))
+
+
+def _opened(spec: str, role: str, fix: Sequence[str]) -> Begun:
+    for path in fix:
+        _apply(path)
+    served: Any = open_calculator_here(spec) if role == "calculator" else open_here(spec)
+    allow_recursion()
+    said = [sorted(read(served)) for read in (lacking, hidden_fields, designs_of, offering, losing, block_sizes_of)]
+    asked = count()
+    ready = [str(getattr(served, "version", "")), resident_bytes(), *said, str(getattr(served, "name", ""))]
+    return ready, lambda line: _answer(served, line, next(asked) % SAMPLE_EVERY == 0)
 
 
 def _apply(path: str) -> None:
@@ -72,6 +94,8 @@ def _answer(served: Any, line: bytes, measure: bool) -> bytes:
         kind, document = message
         if kind == "ask":
             return line_of(["answers", [served.ask(op, inputs) for op, inputs in document], resident_bytes()])
+        if kind == "time":
+            return line_of(["seconds", sum(_seconds_for(served, *trace) for trace in document)])
         if kind == "start":
             outcome, snapshot = outcome_and_snapshot(served.start(shape_from_json(document)))
         elif kind == "answer":
@@ -89,6 +113,17 @@ def _answer(served: Any, line: bytes, measure: bool) -> bytes:
         return line_of(lost_message(raised_by_target(error)))
     finally:
         allow_recursion()
+
+
+def _seconds_for(target: Any, shape: Any, operations: list[Any]) -> float:
+    """Processor time of the operations, without the building of the core."""
+    target.start(shape_from_json(shape))
+    asked = [operation_from_json(one) for one in operations]
+    begin = time.process_time()
+    for operation in asked:
+        if is_told(target, operation):
+            target.step(operation)
+    return time.process_time() - begin
 
 
 def _line(message: list[object], outcome: object, snapshot: object) -> bytes:

@@ -10,6 +10,7 @@ programs in other languages speak the protocol of `program`, which is documented
 * The child answers `["Done", value, snapshot, bytes, notes]` (or `Refused`, `Failed`), or
   `["lost", kind, detail, cause]`. The value of `Failed` is the kind of error, or an object with it (`error`) and with
   the `cause`, as `to_json` has it; the cause of a loss is null if it is not known.
+* `["time", [[shape, operations], ...]]` is answered by `["seconds", seconds]`: of processor time, without starts.
 * To a calculator the harness sends `["ask", [[op, inputs], ...]]`; it answers `["answers", [answer, ...], bytes]`.
 
 `bytes` is the child's resident memory if it was measured, else 0. `notes` is an object with what a target says besides

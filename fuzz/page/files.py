@@ -1,9 +1,9 @@
-"""From what a user names to a document: a trace file, the JSON of a run, a campaign or a hunt, a folder of traces."""
+"""From what a user names to a document: a trace file, the JSON of a command, a folder of traces; several for a page."""
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -12,33 +12,66 @@ from typing import Any
 import msgspec
 
 from ..findings.oracle_names import TARGET
+from ..findings.words import plural
 from ..opening.oracles import oracles_named
 from ..opening.targets import open_target
+from ..reports.campaign import CampaignDocument
+from ..reports.detection import DetectionDocument
+from ..reports.difference import DifferenceDocument
+from ..reports.document import (
+    MOST_TRACES,
+    VERSION,
+    Document,
+    FoundCard,
+    ReportDocument,
+    ResultDocument,
+    TraceDocument,
+)
+from ..reports.exploration import ExplorationDocument
+from ..reports.faults import FaultsDocument
 from ..reports.floors import Floors
+from ..reports.run import RunDocument
+from ..reports.scaling import ScalingDocument
+from ..reports.scheduler import SchedulerDocument
+from ..reports.theorems import ChangeDocument, TheoremsDocument
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import Form, TraceError, decode, read_file
 from ..traces.judges import judges_for
 from ..traces.reproduction import replay_command
+from ..traces.trace_file import FORM as TRACE
 from ..traces.trace_file import TraceFile, load_trace, read_trace
-from .campaign_document import CampaignRow, campaign_document
-from .detection_document import DetectionFile, detection_document
-from .document import MOST_TRACES, Document, FoundCard, ReportDocument, TraceDocument
-from .explore_document import ExploreFile, explore_document
-from .mutants_document import HuntRow, mutants_document
-from .proof_document import ProveFile, VerifyFile, prove_document, verify_document
-from .run_document import RunFile, folder_document, run_document
-from .scaling_document import ScalingFile, scaling_document
-from .scheduler_document import SchedulerFile, scheduler_document
+from .html import PageError
 from .trace_document import trace_document
 
 CAMPAIGN_FILE = "campaign.json"
 """What `campaign` writes into its folder."""
-MADE_BY = "`fuzz`, `fuzz-scheduler`, `explore`, `verify`, `prove` or `mutants` with --json, or `campaign`"
-FORM = Form("report", MADE_BY, "runs", 0)
+TAG = "document"
+"""The field of a JSON that says what it is."""
+RESULTS: Mapping[str, type[ResultDocument]] = {
+    str(kind.__struct_config__.tag): kind
+    for kind in (
+        RunDocument,
+        SchedulerDocument,
+        CampaignDocument,
+        ExplorationDocument,
+        ChangeDocument,
+        TheoremsDocument,
+        FaultsDocument,
+        DifferenceDocument,
+        ScalingDocument,
+        DetectionDocument,
+    )
+}
+"""What has a page, by its tag."""
+MADE_BY = (
+    "`fuzz`, `fuzz-scheduler`, `explore`, `verify`, `prove`, `mutants` or `diff` with --json, `bench --scaling` with "
+    "--json, or `campaign`"
+)
+FORM = Form("report", MADE_BY, TAG, 0)
 
 
 @dataclass
-class Wanted:
+class TraceSettings:
     """How traces are applied; to be closed, since targets stay open between traces."""
 
     target: str | None = None
@@ -58,7 +91,7 @@ class Wanted:
     _open: dict[str, Target] = field(default_factory=dict)
     _refused: dict[str, str] = field(default_factory=dict)
 
-    def __enter__(self) -> "Wanted":
+    def __enter__(self) -> "TraceSettings":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -98,7 +131,7 @@ def is_foreign(spec: str) -> bool:
     return ":" in spec and not spec.startswith("fault:")
 
 
-def trace_page(file: TraceFile, path: Path, wanted: Wanted) -> TraceDocument:
+def trace_page(file: TraceFile, path: Path, wanted: TraceSettings) -> TraceDocument:
     """The document of a trace. Without its target, which may not be installed, the model alone goes through it.
 
     TargetUnavailableError and ValueError only for a target that the user has named.
@@ -127,7 +160,7 @@ def pair_command(trace: Path, targets: tuple[str, str]) -> str:
     return shlex.join(["blockproof", "report", str(trace), *named])
 
 
-def _on_pair(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceDocument | None:
+def _on_pair(file: TraceFile, spec: str, path: Path, wanted: TraceSettings) -> TraceDocument | None:
     """The trace on two targets side by side; None if there is no second one, or it is not to be had.
 
     TargetUnavailableError and ValueError only for a target that the user has named.
@@ -152,7 +185,7 @@ def _on_pair(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceDoc
     return document
 
 
-def _on_target(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceDocument:
+def _on_target(file: TraceFile, spec: str, path: Path, wanted: TraceSettings) -> TraceDocument:
     core = wanted.core(spec, file.lost_its_target)
     given = () if wanted.oracles is None else oracles_named(wanted.oracles, spec, core)
     judges = judges_for(file, lambda: oracles_named(None, spec, core), given)
@@ -163,42 +196,31 @@ def _on_target(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceD
     return document
 
 
-def document_of(path: Path, wanted: Wanted, floors: Floors | None = None, before: Path | None = None) -> Document:
+def document_of(
+    path: Path, wanted: TraceSettings, floors: Floors | None = None, before: Path | None = None
+) -> Document:
     """What a page of this file or folder shows; `before` is another campaign, to hold this one against.
 
-    TraceError if it is none of the known kinds, ChartError if its numbers contradict each other.
+    TraceError if it is of no known kind, ChartError if its numbers contradict each other.
     """
-    if before is not None:
-        kept = _campaign_file(path)
-        return _of_campaign(_campaign_rows(kept), kept, wanted, _campaign_rows(_campaign_file(before)))
-    if path.is_dir():
+    kept = path / CAMPAIGN_FILE
+    if before is None and path.is_dir() and not kept.is_file():
         return _of_folder(path, wanted)
+    if path.is_dir():
+        path = kept
     data = read_file(path, FORM)
     if is_page(data):
         raise TraceError(str(path), "", PAGE_ALREADY)
-    raw: Any = decode(data, object, FORM, str(path))
-    if isinstance(raw, list) and raw and isinstance(raw[0], dict) and "fault" in raw[0]:
-        return mutants_document(decode(data, list[HuntRow], FORM, str(path)), path.name)
-    if isinstance(raw, list):
-        return _of_campaign(decode(data, list[CampaignRow], FORM, str(path)), path, wanted)
-    if isinstance(raw, dict) and "runs" in raw:
-        run = decode(data, RunFile, FORM, str(path))
-        return _with_traces(run_document(run, path.name, floors or run.floors or {}), run.traces(), path.parent, wanted)
-    if isinstance(raw, dict) and "verdict" in raw and "proofs" in raw:
-        change = decode(data, VerifyFile, FORM, str(path))
-        return _with_traces(verify_document(change, path.name), change.traces(), path.parent, wanted)
-    if isinstance(raw, dict) and "task" in raw and "found" in raw:
-        return scheduler_document(decode(data, SchedulerFile, FORM, str(path)), path.name)
-    if isinstance(raw, dict) and "cores" in raw and "curves" in raw:
-        return scaling_document(decode(data, ScalingFile, FORM, str(path)), path.name)
-    if isinstance(raw, dict) and isinstance(raw.get("scopes"), list):
-        explored = decode(data, ExploreFile, FORM, str(path))
-        return _with_traces(explore_document(explored, path.name), explored.traces(), path.parent, wanted)
-    if isinstance(raw, dict) and "detection" in raw:
-        return detection_document(decode(data, DetectionFile, FORM, str(path)), path.name)
-    if isinstance(raw, dict) and "results" in raw:
-        return prove_document(decode(data, ProveFile, FORM, str(path)), path.name)
-    return trace_page(load_trace(data, str(path)), path, wanted)
+    if before is None and is_trace(data, str(path)):
+        return trace_page(load_trace(data, str(path)), path, wanted)
+    done = result_in(data, str(path))
+    if isinstance(done, CampaignDocument):
+        return _of_campaign(done, path, wanted, before)
+    if before is not None:
+        raise TraceError(str(path), "", "is no campaign; only campaigns are held against one another")
+    if floors is not None and isinstance(done, RunDocument):
+        done.floors = {name: dict(table) for name, table in floors.items()}
+    return _with_traces(done.report(path.name), path.parent, wanted)
 
 
 PAGE_ALREADY = "is a page already: open it in a browser, or let --open do it"
@@ -209,55 +231,69 @@ def is_page(data: bytes) -> bool:
     return data[:200].lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
-def _campaign_file(path: Path) -> Path:
-    """The report of a campaign, or of the one in this folder."""
-    return path / CAMPAIGN_FILE if path.is_dir() else path
+def is_trace(data: bytes, source: str) -> bool:
+    """True for what has the version of a trace in it. TraceError if it is no JSON."""
+    raw = decode(data, object, FORM, source)
+    return isinstance(raw, dict) and TRACE.version_field in raw and TAG not in raw
 
 
-def _campaign_rows(path: Path) -> list[CampaignRow]:
-    """What is to be compared. TraceError if it is no campaign."""
-    data = read_file(path, FORM)
-    if not isinstance(decode(data, object, FORM, str(path)), list):
-        raise TraceError(str(path), "", "is no campaign; only campaigns are held against one another")
-    return decode(data, list[CampaignRow], FORM, str(path))
+def result_in(data: bytes, source: str) -> ResultDocument:
+    """What a command came to, as it has printed it. TraceError if it is of no known kind, or does not say of which."""
+    raw: Any = decode(data, object, FORM, source)
+    tag = raw.get(TAG) if isinstance(raw, dict) else None
+    if not isinstance(tag, str):
+        problem = (
+            f"has no field `{TAG}` that says what it is: make it again with this version ({MADE_BY}), or name a trace"
+        )
+        raise TraceError(source, "", problem)
+    if tag not in RESULTS:
+        raise TraceError(source, "", f"is of the kind {tag!r}, which has no page; there are pages of {MADE_BY}")
+    return decode(data, RESULTS[tag], FORM, source)
 
 
-def _of_campaign(
-    rows: list[CampaignRow], path: Path, wanted: Wanted, last: list[CampaignRow] | None = None
-) -> ReportDocument:
-    """`last` is by default what the campaign before left beside this one."""
-    before = path.with_name(before_name(path))
-    with suppress(TraceError, OSError):
-        if last is None and before.is_file():
-            last = decode(read_file(before, FORM), list[CampaignRow], FORM, str(before))
+def _of_campaign(done: CampaignDocument, path: Path, wanted: TraceSettings, before: Path | None) -> ReportDocument:
+    """The campaign of a file; by default it is held against the one that was in its folder before it."""
+    older = before or path.with_name(before_name(path))
+    older = older / CAMPAIGN_FILE if older.is_dir() else older
+    last = None
+    with suppress(TraceError, OSError) if before is None else nullcontext():
+        last = result_in(read_file(older, FORM), str(older)) if before or older.is_file() else None
+    if before is not None and not isinstance(last, CampaignDocument):
+        raise TraceError(str(older), "", "is no campaign; only campaigns are held against one another")
     title = path.parent.name if path.name == CAMPAIGN_FILE else path.name
-    traces = [found.trace for row in rows for found in row.findings]
-    return _with_traces(campaign_document(rows, title or path.name, last or ()), traces, path.parent, wanted)
+    report = done.report(title or path.name, last=last if isinstance(last, CampaignDocument) else None)
+    return _with_traces(report, path.parent, wanted)
 
 
-def _of_folder(folder: Path, wanted: Wanted) -> ReportDocument:
-    kept = folder / CAMPAIGN_FILE
-    if kept.is_file():
-        return _of_campaign(decode(read_file(kept, FORM), list[CampaignRow], FORM, str(kept)), kept, wanted)
+def _of_folder(folder: Path, wanted: TraceSettings) -> ReportDocument:
     traces = traces_below(folder)
     if not traces:
         raise TraceError(str(folder), "", "holds no trace; name a trace, a folder of traces, or the JSON of a run")
     cards = [_card(path) for path in traces]
-    return _with_traces(folder_document(cards, folder.name), [str(path) for path in traces], Path(), wanted)
+    return _with_traces(_report_of(cards, folder.name), Path(), wanted)
+
+
+def _report_of(cards: Sequence[FoundCard], title: str) -> ReportDocument:
+    targets = len({card.target for card in cards})
+    figures = [["traces", f"{len(cards):,}"], ["targets", f"{targets:,}"]]
+    words = f"{plural(len(cards), 'trace')} of {plural(targets, 'target')}"
+    return ReportDocument(VERSION, title, words, "traces, applied again", "note", figures, list(cards))
 
 
 def _card(path: Path) -> FoundCard:
     file = read_trace(path)
     text = "no finding is recorded" if file.finding is None else file.finding.text
-    return FoundCard(f"{path.name}: {text.partition(chr(10))[0]}", text, target=file.target)
+    return FoundCard(f"{path.name}: {text.partition(chr(10))[0]}", text, target=file.target, file=str(path))
 
 
-def _with_traces(document: ReportDocument, traces: Sequence[str], folder: Path, wanted: Wanted) -> ReportDocument:
+def _with_traces(document: ReportDocument, folder: Path, wanted: TraceSettings) -> ReportDocument:
     """The document with the trace of each of its cards, as far as it is found: from here, or from the report."""
-    for card, name in zip(document.cards, traces, strict=True):
+    for card in document.cards:
+        if not (name := card.file):
+            continue
         path = next((path for path in (Path(name), folder / name, *_beside(name, folder)) if path.is_file()), None)
-        if not name or path is None:
-            card.why_not = f"its trace is not there: {name}" if name else "it has no trace"
+        if path is None:
+            card.why_not = f"its trace is not there: {name}"
         elif len(document.traces) >= MOST_TRACES:
             card.why_not = f"a page holds {MOST_TRACES} traces; for this one: blockproof report {path}"
         else:
@@ -292,3 +328,38 @@ def traces_below(folder: Path) -> list[Path]:
 def encoded(document: Document) -> bytes:
     """The document as JSON."""
     return msgspec.json.encode(document)
+
+
+_MOODS = ("good", "note", "bad")
+
+
+def joined(first: Document, more: Sequence[Document]) -> Document:
+    """The first report, and behind it what the others found and show; what is worst of all of them is said first.
+
+    The documents given are changed. PageError if one of them is no report, or if two have a matrix of targets.
+    """
+    for one in more:
+        if not isinstance(first, ReportDocument) or not isinstance(one, ReportDocument):
+            title = one.title if isinstance(first, ReportDocument) else first.title
+            raise PageError(f"--with: {title} is no report of a run, a campaign, theorems or planted faults")
+        _join(first, one)
+    return first
+
+
+def _join(first: ReportDocument, one: ReportDocument) -> None:
+    if first.matrix is not None and one.matrix is not None:
+        raise PageError(f"--with: {first.title} and {one.title} are both campaigns; a page shows one")
+    traces, cards = len(first.traces), len(first.cards)
+    for card in one.cards:
+        card.trace += traces if card.trace >= 0 else 0
+    if one.matrix is not None:
+        for cell in (cell for oracle in one.matrix.cells for row in oracle for cell in row):
+            cell.cards = [place + cards for place in cell.cards]
+        first.matrix = one.matrix
+    if _MOODS.index(one.mood) > _MOODS.index(first.mood):
+        first.mood, first.verdict = one.mood, f"{first.verdict}; {one.title}: {one.verdict}"
+    first.cards += one.cards
+    first.traces += one.traces
+    first.notes += [f"{one.title}: {one.verdict}; {one.headline}", *one.notes]
+    first.charts += one.charts
+    first.tables += one.tables

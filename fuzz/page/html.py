@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from ..findings.writing import write_file
-from .chart import check
-from .document import Document, PlanDocument, ReportDocument, TraceDocument
+from ..reports.charts import check
+from ..reports.document import Document, PlanDocument, ReportDocument, TraceDocument
 
 MISSING = "the page needs jinja2: pip install '/path/to/blockproof[report]'"
 LIBRARIES = ("lib_preact.js", "lib_preact_hooks.js", "lib_htm.js")

@@ -6,7 +6,7 @@ from itertools import groupby
 from ..planning.picture import Picture
 from ..planning.plan import Plan, WorkerPlan
 from ..planning.show import GROUP_COLUMNS, alike_groups, group_rows, kind_text, title_text, totals, verdict
-from .document import VERSION, PlanDocument, PlanGroup, PlanLayer, PlanWorker, Table
+from ..reports.document import VERSION, PlanDocument, PlanGroup, PlanLayer, PlanWorker, Table
 
 
 def plan_document(picture: Picture, command: str = "") -> PlanDocument:

@@ -15,6 +15,7 @@ from ...model.shown.snapshot import Snapshot
 from ..findings.oracle_names import TARGET
 from ..findings.words import outcome_text
 from ..opening.known_deviations import model_for
+from ..reports.document import Change, Side, Step
 from ..runs.lockstep import LockstepRun
 from ..runs.model_looks import ModelLooks
 from ..runs.run import Run
@@ -22,11 +23,8 @@ from ..targets.answers import outcome_and_snapshot, problem_with_answer
 from ..targets.base import Target, hidden_fields, is_told
 from ..targets.block_ids import without_hidden
 from ..targets.glance import Glancing
-from .answers import answer_words
-from .changes import Changes, Names, cut, visible_part
-from .contents import Contents
-from .document import Change, Side, Step
-from .words import operation_words, step_text
+from .changes import Changes, Contents, visible_part
+from .words import Names, answer_words, cut, operation_words, step_text
 
 MAX_STEP_TEXT = 400
 """Longest text of an operation, in characters."""

@@ -4,14 +4,13 @@ Every figure of the arithmetic comes from a calculator, so the same plan can be 
 Here is only which questions are asked, and sums of the answers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import isfinite
+from math import isfinite, lcm
 from typing import Any
 
 from ..targets.base import Calculator
 from .fields import ModelError
-from .hybrid import settle_block_size
 from .parts import Layers, Serving, Spec
 from .questions import Questions, RefusedError
 
@@ -358,3 +357,43 @@ def _warnings(plan: Plan) -> list[str]:
             "all get as few"
         )
     return warnings
+
+
+LEAST_KERNEL_BLOCK = 16
+"""Tokens in the smallest block of the attention kernels."""
+
+
+def settle_block_size(layers: Layers, serving: Serving, page: Callable[[Spec], int]) -> Layers:
+    """The layers with their final block sizes and the states padded. `page` tells the bytes of a block of a spec."""
+    specs = [spec for caches in layers.stack for _, spec in caches]
+    state = max((page(spec) for spec in specs if spec["type"] == "MambaSpec"), default=0)
+    token = max((page({**spec, "block_size": 1}) for spec in specs if spec["type"] != "MambaSpec"), default=0)
+    length = serving.max_model_len or layers.longest
+    if not state or layers.state_chunk is None:
+        return layers
+    size = attention_block_size(serving, state, token, layers.state_chunk) if token else serving.block_size
+    padded = size * token
+
+    def settled(spec: Spec) -> Spec:
+        if spec["type"] != "MambaSpec":
+            return {**spec, "block_size": size}
+        tokens = length if serving.mamba_cache_mode == "none" else size
+        padding = {} if padded in (0, page(spec)) else {"page_size_padded": padded}
+        return {**spec, "block_size": tokens, **padding}
+
+    stack = tuple(tuple((name, settled(spec)) for name, spec in caches) for caches in layers.stack)
+    return replace(layers, stack=stack, block_size=size)
+
+
+def attention_block_size(serving: Serving, state_bytes: int, token_bytes: int, chunk: int) -> int:
+    """Tokens in a block of attention whose page holds a state; `token_bytes` is what one token of a layer takes.
+
+    >>> attention_block_size(Serving(block_size=16), 4_244_992, 4096, 256)
+    1040
+    >>> attention_block_size(Serving(block_size=16, mamba_cache_mode="all"), 4_244_992, 4096, 256)
+    1280
+    """
+    step = max(LEAST_KERNEL_BLOCK, serving.block_size)
+    if serving.mamba_cache_mode == "all":
+        step = lcm(step, chunk)
+    return max(serving.block_size, step * -(-state_bytes // (step * token_bytes)))

@@ -5,7 +5,6 @@ own.
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from ..traces.trace_file import TraceFile, write_trace
 from .bisect import Answer, BisectError, Question, State, answer_lines, one_line
 from .bisect_commit import EXIT, Job
 from .commit_target import Wanted, in_checkout, place_for
-from .git import Commit, Git, text_of, wait, worktrees
+from .git import Commit, Git, wait, worktrees
 
 # An exit status of Python's own, such as 1 for a traceback, must never be taken for a verdict on the commit. Git calls
 # what the older end does good and what the newer one does bad, whichever of them fails.
@@ -153,12 +152,10 @@ class _Trial:
 
     def _run(self, command: list[str]) -> tuple[int, str]:
         """Exit status, and what it said about why, in one line."""
-        with tempfile.TemporaryFile("w+", errors="replace") as output:
-            # Not where the user stands: what lies there is no commit, and is not to be found for the ends only.
-            code = wait(command, output, self._variables, self._tell, self._scratch)
-            lines = [line for line in text_of(output).splitlines() if line.strip()]
+        # Not where the user stands: what lies there is no commit, and is not to be found for the ends only.
+        ran = wait(command, self._variables, self._tell, self._scratch)
         self._tell()
-        return code, one_line((lines or [""])[-1])
+        return ran.status or 0, one_line((ran.lines or [""])[-1])
 
     def _tell(self) -> None:
         entries = self.entries()

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..findings.oracle_names import MODEL_FREE
 from ..opening.environments import install
-from ..opening.exercise import version_run_by
+from ..opening.new_target import version_run_by
 from ..opening.targets import interpreter_of, open_target
 from ..targets.base import TargetUnavailableError
 from ..traces.trace_file import TraceFile

@@ -4,27 +4,23 @@ Every target has a process of its own, and where that can be a child that holds 
 or eats memory costs its own time only: what it was lost over is a finding, and the campaign goes on with the rest.
 """
 
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
-from ..engines.choice import run_engine
 from ..engines.plan import Plan
-from ..engines.seeded import is_given_up
-from ..engines.small import small_of
+from ..engines.root_causes import small_of
+from ..engines.seeded import is_given_up, run_engine
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import without
-from ..findings.severity import headline
 from ..findings.words import plural, trace_lines
 from ..opening.process import Limits
 from ..opening.targets import open_target
-from ..opening.workers import worker_context
-from ..page.beside import document_beside
-from ..page.document import TraceDocument
-from ..reports.pace import Pace
+from ..opening.workers import Desk, Pool, WorkerError
+from ..page.trace_document import document_beside
+from ..reports.document import TraceDocument
+from ..reports.progress import Pace
 from ..reports.summary import Found, Summary
 from ..reports.vacuity import Vacuity, vacuity
 from ..targets.base import Target, TargetUnavailableError, close_target
@@ -34,7 +30,7 @@ from ..traces.trace_file import FoundWhat, TraceFile
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptOnTarget:
     """A finding on one target, with its smallest trace."""
 
     finding: Finding
@@ -58,10 +54,6 @@ class Kept:
     page: Path | None = None
     """Where its page was written."""
 
-    def headline(self) -> str:
-        """One line: how bad it is, what it is, and in how many runs of which attention types it came up."""
-        return f"{headline(self.finding, self.times)} of {self.attention}"
-
     def lines(self) -> list[str]:
         """The trace, what it shows and where the files are, for a person."""
         length = plural(len(self.trace.operations), "operation")
@@ -84,7 +76,7 @@ class Row:
     target: str
     cells: dict[str, Summary] = field(default_factory=dict)
     """By the name of the attention types."""
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptOnTarget] = field(default_factory=list)
     problem: str = ""
     """Why it did not come to its end: it could not be started, or its process was lost. Empty if it did."""
     done: bool = False
@@ -172,50 +164,45 @@ def run_campaign(
     """
     rows = [Row(spec, attention=tuple(orders.plan.attention)) for spec in specs]
     orders = replace(orders, tells=on_growth is not None)
-    waiting, running = list(rows), {}  # type: list[Row], dict[Connection, tuple[Row, BaseProcess]]
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                row = waiting.pop(0)
-                connection, process = _launch(row.target, orders)
-                running[connection] = (row, process)
-            for ready in wait(list(running)):
-                assert isinstance(ready, Connection)
-                row, process = running[ready]
-                message = _message(ready)
-                if isinstance(message, _SoFar):
-                    row.cells[message.name] = message.cell
-                    if on_growth is not None:
-                        on_growth(row)
-                    continue
-                if not _receive(message, ready, row, process):
-                    del running[ready]
-                on_change(row)
-    except KeyboardInterrupt:
-        for row in rows:
-            row.interrupted = not row.done and not row.problem
-    finally:
-        for _, process in running.values():
-            process.kill()
-            process.join()
+    with Pool(_work, jobs) as pool:
+        try:
+            for number, row in enumerate(rows):
+                pool.submit(number, (row.target, orders))
+            while pool.busy:
+                for number, said, over in pool.events():
+                    row = rows[number]
+                    if isinstance(said, _SoFar):
+                        row.cells[said.name] = said.cell
+                        if on_growth is not None:
+                            on_growth(row)
+                        continue
+                    _take(row, said, over)
+                    on_change(row)
+        except KeyboardInterrupt:
+            for row in rows:
+                row.interrupted = not row.done and not row.problem
     for row in rows:
         if not row.done:  # what its process has found has not been shrunk
             row.kept = as_they_are(row, orders)
     return rows
 
 
-def as_they_are(row: Row, orders: Orders) -> list[Kept]:
+def _take(row: Row, said: Any, over: bool) -> None:
+    """Take into the row what was told of it."""
+    if not over:
+        name, cell = said
+        row.cells[name] = cell
+    elif isinstance(said, WorkerError):
+        row.problem = f"this is a bug of blockproof: {said}"
+    elif isinstance(said, Exception):
+        row.problem = str(said)
+    else:
+        row.kept, row.done = said, True
+
+
+def as_they_are(row: Row, orders: Orders) -> list[KeptOnTarget]:
     """What was found on a target, with the traces of its runs."""
     return [_as_it_is(name, found, orders) for name, cell in row.cells.items() for found in cell.ranked()]
-
-
-def _launch(spec: str, orders: Orders) -> tuple[Connection, BaseProcess]:
-    context = worker_context()
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, spec, orders))  # no daemon: it has children of its own
-    process.start()
-    theirs.close()
-    return ours, process
 
 
 @dataclass(frozen=True)
@@ -226,45 +213,14 @@ class _SoFar:
     cell: Summary
 
 
-def _message(connection: Connection) -> object:
-    """What comes next; None if nothing can come any more."""
+def _work(given: tuple[str, Orders], desk: Desk) -> list[KeptOnTarget]:
+    """What is done with a target: each cell is told, and at the end returned what was kept."""
+    spec, orders = given
+    target = open_target(spec, isolate=True, deadline_s=orders.deadline_s, growth_bytes=orders.growth_bytes)
     try:
-        return connection.recv()
-    except EOFError:
-        return None
-
-
-def _receive(message: object, connection: Connection, row: Row, process: BaseProcess) -> bool:
-    """Take one message into the row. False if it was the last one."""
-    if message is None:
-        process.join()
-        row.problem = f"its process ended with status {process.exitcode}"
-    match message:
-        case (str(name), Summary() as cell):
-            row.cells[name] = cell
-        case list(kept):
-            row.kept, row.done = kept, True
-        case str(problem):
-            row.problem = problem
-    if message is None or row.done or row.problem:
-        connection.close()
-        process.join()
-        return False
-    return True
-
-
-def _work(connection: Connection, spec: str, orders: Orders) -> None:
-    """What the process of a target does: a message for each cell, and at the end what was kept, or the problem."""
-    try:
-        target = open_target(spec, isolate=True, deadline_s=orders.deadline_s, growth_bytes=orders.growth_bytes)
-        try:
-            connection.send(_run_all(connection, target, _possible(orders, target)))
-        finally:
-            close_target(target)
-    except TargetUnavailableError as error:
-        connection.send(str(error))
-    except Exception:
-        connection.send(f"this is a bug of blockproof: {traceback.format_exc()}")
+        return _run_all(desk, target, _possible(orders, target))
+    finally:
+        close_target(target)
 
 
 def _possible(orders: Orders, target: Target) -> Orders:
@@ -275,24 +231,24 @@ def _possible(orders: Orders, target: Target) -> Orders:
         raise TargetUnavailableError(str(error)) from error
 
 
-def _run_all(connection: Connection, target: Target, orders: Orders) -> list[Kept]:
+def _run_all(desk: Desk, target: Target, orders: Orders) -> list[KeptOnTarget]:
     """Every attention type has its share; what those leave over that cannot be built goes to the others."""
     plan, cells = orders.plan, {}
     share = None if plan.operations is None else -(-plan.operations // len(plan.attention))
     for name in plan.attention:
         own, pace = orders.of_cell(name, share, plan.seed), Pace() if orders.tells else None
-        cells[name] = _run_cell(target, own, connection, pace)
-        connection.send((name, cells[name]))
+        cells[name] = _run_cell(target, own, desk, pace)
+        desk.tell((name, cells[name]))
     useful = [name for name, cell in cells.items() if cell.operations and not is_given_up(cell)]
     missing = (plan.operations or 0) - sum(cell.operations for cell in cells.values())
     for name in useful if missing > 0 else ():
         more = _run_cell(target, orders.of_cell(name, -(-missing // len(useful)), plan.seed + 1))
         cells[name].merge(more, later=True)
-        connection.send((name, cells[name]))
+        desk.tell((name, cells[name]))
     return [_shrunk(name, found, target, orders) for name, cell in cells.items() for found in cell.ranked()]
 
 
-def _run_cell(target: Target, plan: Plan, connection: Connection | None = None, pace: Pace | None = None) -> Summary:
+def _run_cell(target: Target, plan: Plan, desk: Desk | None = None, pace: Pace | None = None) -> Summary:
     """Runs of an attention type. What is found is told at once, if somebody is to know: this process may be killed. How
     far they are is told at this pace.
     """
@@ -300,29 +256,31 @@ def _run_cell(target: Target, plan: Plan, connection: Connection | None = None, 
 
     def tell(summary: Summary) -> None:
         nonlocal told
-        if connection is not None and len(summary.found) > told:
+        if desk is not None and len(summary.found) > told:
             told = len(summary.found)
-            connection.send((plan.attention[0], summary))
-        elif connection is not None and pace is not None and pace.due:
+            desk.tell((plan.attention[0], summary))
+        elif desk is not None and pace is not None and pace.due:
             with pace.telling():
-                connection.send(_SoFar(plan.attention[0], summary))
+                desk.tell(_SoFar(plan.attention[0], summary))
 
     summary = Summary(target.name, "random", plan.seed, oracles=plan.oracles, allow_vacuous=plan.allow_vacuous)
     return run_engine(target, plan, summary, tell)
 
 
-def _shrunk(name: str, found: Found, target: Target, orders: Orders) -> Kept:
+def _shrunk(name: str, found: Found, target: Target, orders: Orders) -> KeptOnTarget:
     shown = small_of(found, target, orders.plan, orders.shrink_s)
     if shown is None:
         return _as_it_is(name, found, orders)
     small, oracles = shown
     file = TraceFile(small.trace, target.name, FoundWhat.of(small.finding))
     document = document_beside(file, target, Judges(oracles, "as in the campaign"))
-    kept = Kept(small.finding, small.trace, name, found.times, small.complete, oracles, found.root, found.settled)
+    kept = KeptOnTarget(
+        small.finding, small.trace, name, found.times, small.complete, oracles, found.root, found.settled
+    )
     return replace(kept, document=document)
 
 
-def _as_it_is(name: str, found: Found, orders: Orders) -> Kept:
+def _as_it_is(name: str, found: Found, orders: Orders) -> KeptOnTarget:
     """The finding with the trace of its run."""
     oracles = without(orders.plan.oracles, found.passed)
-    return Kept(found.finding, found.trace, name, found.times, False, oracles, found.root, found.settled)
+    return KeptOnTarget(found.finding, found.trace, name, found.times, False, oracles, found.root, found.settled)

@@ -2,25 +2,22 @@
 
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
-from typing import Any
 
-from ..engines.keeping import found_by
 from ..engines.plan import Plan
+from ..engines.reproductions import found_by
 from ..engines.seeded import run_random
 from ..findings.finding import Finding, Trace
-from ..findings.interruption import interrupted_by
-from ..findings.words import plural, trace_lines
+from ..findings.words import trace_lines
 from ..findings.writing import told_if_lost
-from ..page.beside import Kept, page_beside
 from ..page.files import pair_command
+from ..page.trace_document import KeptTrace, page_beside
+from ..reports.difference import CompareRow, DifferenceDocument, SituationRow
 from ..reports.progress import progress
 from ..reports.summary import Summary
-from ..reports.tables import Section
 from ..runs.pair import Pair, Strictness
 from ..targets.base import TargetUnavailableError
 from ..traces.reproduction import base_name
@@ -39,16 +36,20 @@ class Situation:
     trace: Trace
     times: int
     """Runs that ended with it."""
+    kept: KeptTrace | None = None
+    """Where its trace was written."""
 
     def lines(self) -> list[str]:
         """The trace and what it shows, for a person."""
         return [*trace_lines(self.trace.shape, self.trace.operations), "", str(self.finding)]
 
-    def as_json(self) -> dict[str, Any]:
-        """The same as JSON-ready data, without the trace."""
-        what, where = self.finding.kind
-        counts = {"runs": self.times, "operations": len(self.trace.operations)}
-        return {"situation": what, "operation": where, **counts, "text": str(self.finding)}
+    def row(self) -> SituationRow:
+        """What a document says of it."""
+        row = SituationRow(*self.finding.kind, self.times, len(self.trace.operations), str(self.finding))
+        row.oracle = self.finding.oracle
+        if self.kept is not None:
+            row.trace, row.command = str(self.kept.trace), self.kept.command
+        return row
 
 
 @dataclass
@@ -60,22 +61,11 @@ class Comparison:
     situations: list[Situation] = field(default_factory=list)
     """The most frequent first."""
 
-    def table(self) -> Section:
-        """A row for each situation."""
-        rows = tuple((*one.finding.kind, f"{one.times:,}", str(len(one.trace.operations))) for one in self.situations)
-        title = f"Compared by {self.strictness.value}: {plural(self.summary.runs, 'run')}, each to its first difference"
-        columns = ("second against first", "operation", "runs", "shrunk to")
-        return Section(title, columns, rows or (("alike", "", "", ""),))
-
-    def as_json(self) -> dict[str, Any]:
-        """JSON-ready data."""
-        return {
-            "compared": self.strictness.value,
-            "runs": self.summary.runs,
-            "operations": self.summary.operations,
-            "seconds": round(self.summary.seconds, 1),
-            "situations": [one.as_json() for one in self.situations],
-        }
+    def row(self) -> CompareRow:
+        """What a document says of it."""
+        done = self.summary
+        situations = [one.row() for one in self.situations]
+        return CompareRow(self.strictness.value, done.runs, done.operations, round(done.seconds, 1), situations)
 
 
 @dataclass(frozen=True)
@@ -90,21 +80,6 @@ class Differences:
         """Those of all comparisons; they behave alike if there are none."""
         return [situation for comparison in self.comparisons for situation in comparison.situations]
 
-    def headline(self) -> str:
-        """One line: what was run and how much of it."""
-        operations = sum(comparison.summary.operations for comparison in self.comparisons)
-        seconds = sum(comparison.summary.seconds for comparison in self.comparisons)
-        return f"{self.pair.name}: {plural(operations, 'operation')} on both, {seconds:.1f} s"
-
-    def verdict(self) -> str:
-        """One line: in how many situations they differ."""
-        found = len([one for one in self.situations if not one.finding.is_our_bug])
-        ended = f"; ended by {interrupted_by()}" if self.interrupted else ""
-        if bugs := len(self.situations) - found:
-            ended = f"; {plural(bugs, 'bug')} of blockproof came up, so not all was compared{ended}"
-        alike = "no difference was found" if bugs else "they behave alike"
-        return (f"they differ in {plural(found, 'situation')}" if found else alike) + ended
-
     @property
     def exit_code(self) -> int:
         """1 if they differ, 70 if only blockproof has failed, 130 if interrupted before that; else 0."""
@@ -116,25 +91,20 @@ class Differences:
         """True if Ctrl-C ended the comparison."""
         return any(comparison.summary.interrupted for comparison in self.comparisons)
 
-    def tables(self) -> Iterator[Section]:
-        """One for each strictness."""
-        return (comparison.table() for comparison in self.comparisons)
-
-    def as_json(self) -> dict[str, Any]:
-        """JSON-ready data."""
-        return {
-            "first": self.pair.first.name,
-            "second": self.pair.second.name,
-            "not_compared": sorted(self.pair.hides | self.pair.lacks),
-            "comparisons": [comparison.as_json() for comparison in self.comparisons],
-        }
+    def document(self) -> DifferenceDocument:
+        """What came of it, for people and machines."""
+        first, second, rows = self.pair.first.name, self.pair.second.name, [one.row() for one in self.comparisons]
+        return DifferenceDocument(first, second, sorted(self.pair.hides | self.pair.lacks), rows, self.interrupted)
 
     def keep(self, folder: Path, seed: int) -> None:
         """Write the smallest trace of each situation to a folder, with the page of it."""
         first, second = self.pair.first, self.pair.second
-        for one in self.situations:
-            file, path = keep_trace(folder, one.finding, one.trace, second.name, seed, compared_with=first.name)
-            page_beside(file, second, None, Kept(path, pair_command(path, (first.name, second.name))), other=first)
+        for comparison in self.comparisons:
+            for place, one in enumerate(comparison.situations):
+                file, path = keep_trace(folder, one.finding, one.trace, second.name, seed, compared_with=first.name)
+                kept = KeptTrace(path, pair_command(path, (first.name, second.name)))
+                page_beside(file, second, None, kept, other=first)
+                comparison.situations[place] = replace(one, kept=kept)
 
 
 def keep_trace(

@@ -1,26 +1,138 @@
 """Findings in released engines: written up once, observed again on every release by machine.
 
 A folder holds `findings.toml`, what a person has to say of each, `ID.json`, the smallest trace of each, and
-`releases.json`, what was observed on which release. The page is made of the three.
+`releases.json`, what was observed on which release. The page is made of the three. What came of trying proposed fixes
+(`fixes`) is kept beside them.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import msgspec
 
+from ..findings.oracle_names import LOCKSTEP
 from ..findings.reading import UnreadableError, read_bytes
-from ..findings.words import trace_lines
+from ..findings.words import plural, trace_lines
 from ..findings.writing import alone, write_file
-from ..planning.shipped import FINDINGS, shipped
+from ..oracles.contract.properties import PROPERTIES as CONTRACT
+from ..oracles.liveness.rules import PROPERTIES as LIVENESS
+from ..planning.shipped import FINDINGS, THEOREMS, shipped
 from ..traces.files import TraceError
 from ..traces.trace_file import TraceFile, read_trace
-from .fix_records import BY_FIXES, Fixes, Held, read_fixes
 from .markdown import prose
-from .rules import rule_text
-from .scheduler_cases import SHOWS
+from .scheduler_cases import NOTHING, SHOWS
+
+BY_FIXES = "fixes.json"
+"""The file with what came of trying each fix, by finding and release."""
+Kinds = dict[str, int]
+"""Kinds of findings, as `contract: S7 at Lookup`, and how many runs ended with each."""
+
+
+class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What some oracles found on a release without the fix and with it."""
+
+    oracles: tuple[str, ...]
+    operations: int
+    """At least so many without the fix, and with it."""
+    seed: int
+    without: Kinds
+    fixed: Kinds
+    new: tuple[str, ...]
+    """Kinds that the fix brings: found with it, and their traces show nothing of the kind without it."""
+
+
+class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What came of trying a fix on a release."""
+
+    script: str
+    """What the finding's script shows without the fix (`finding_scripts.Told.seen`)."""
+    script_fixed: str
+    """What it shows with it."""
+    judged: tuple[Judged, ...]
+
+    def problem(self) -> str:
+        """Why the fix does not hold; empty if it does."""
+        if self.script != SHOWS:
+            return f"the script must show the defect without the fix; it says {self.script}"
+        if self.script_fixed != NOTHING:
+            return f"the script with the fix says {self.script_fixed}"
+        new = [kind for one in self.judged for kind in one.new]
+        return f"the oracles find more with the fix: {', '.join(new)}" if new else ""
+
+    def told(self) -> str:
+        """What was tried and how it came out, in a sentence or two."""
+        if problem := self.problem():
+            return f"does not hold: {problem}"
+        judged = [
+            f"In {plural(one.operations, 'operation')} under {', '.join(one.oracles)}: {_compared(one)}"
+            for one in self.judged
+        ]
+        return f"holds. The script shows nothing with it. {'. '.join(judged)}"
+
+
+Fixes = dict[str, dict[str, Held]]
+"""By finding and release."""
+
+
+def read_fixes(folder: Path) -> Fixes:
+    """What was recorded before; empty if nothing was. TraceError says what is wrong with the file."""
+    path = folder / BY_FIXES
+    if not path.exists():
+        return {}
+    try:
+        return msgspec.json.decode(read_bytes(path, BY_FIXES), type=Fixes)
+    except (UnreadableError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise TraceError(str(path), "", f"{error}; write it again with blockproof findings --fixes --record") from None
+
+
+def record_fix(folder: Path, name: str, spec: str, held: Held) -> None:
+    """Add this to what the folder's file has, in place of an older trial. TraceError as from `read_fixes`."""
+    path = folder / BY_FIXES
+    with alone(path):
+        everything = read_fixes(folder)
+        everything.setdefault(name, {})[spec] = held
+        whole = msgspec.json.encode(everything, order="deterministic")
+        write_file(path, msgspec.json.format(whole, indent=1).decode() + "\n")
+
+
+def _compared(one: Judged) -> str:
+    """The kinds of findings without the fix and with it, compared."""
+    gone = [kind for kind in one.without if kind not in one.fixed]
+    rest = f"; gone with it: {', '.join(gone)}" if gone else ""
+    if not one.fixed:
+        return f"nothing found{rest}"
+    what = "differences from the model" if LOCKSTEP in one.oracles else "findings"
+    return f"{plural(len(one.fixed), 'kind')} of {what}, none that is not there without it{rest}"
+
+
+REFERENCE = "../reference"
+"""Where the pages with the rules are, seen from the page of the findings."""
+_ROW = re.compile(r"^\| \[(T[\w.]+)\]\(([\w.#-]+)\) \| (.*?) \|", re.MULTILINE)
+"""A theorem in the table of all theorems: its name, where its page has it, and what it says."""
+
+
+def rule_text(name: str) -> str:
+    """A rule as Markdown: its name as a link, and its sentence; only the name, if no rule is called so."""
+    if name in CONTRACT:
+        return f"[{name}]({REFERENCE}/contract.md#properties): {CONTRACT[name]}"
+    if name in LIVENESS:
+        return f"[{name}]({REFERENCE}/liveness.md#the-properties): {LIVENESS[name]}."
+    if name in (theorems := _theorems(str(shipped(THEOREMS / "README.md")))):
+        place, says = theorems[name]
+        return f"[{name}]({REFERENCE}/theorems/{place}): {says}"
+    return name
+
+
+@cache
+def _theorems(path: str) -> dict[str, tuple[str, str]]:
+    """Where each theorem stands and what it says, by name; empty if there is no such file."""
+    table = Path(path)
+    text = table.read_text(encoding="utf-8") if table.exists() else ""
+    return {name: (place, says) for name, place, says in _ROW.findall(text)}
+
 
 CLASSES = (
     "user-visible corruption",

@@ -22,8 +22,7 @@ from ..runs.judging import Judging
 from ..targets.base import Target
 from ..traces.replay import replay
 from .finding_scripts import run_script
-from .findings import SCRIPT, Entry
-from .fix_records import Held, Judged, Kinds
+from .findings import SCRIPT, Entry, Held, Judged, Kinds
 
 FIX = "fix.py"
 """A finding's proposed change, in a folder of its name."""

@@ -7,15 +7,15 @@ repository do not run. Whatever ends a command early, Ctrl-C included, ends all 
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO
 
+from ..findings.writing import write_file
+from ..opening.commands import Ran, run
 from .bisect import BisectError, one_line
 
 _QUIET = {
@@ -27,9 +27,6 @@ _QUIET = {
 }
 _CHECKOUT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
 """What git sets for a hook that it runs; it would lead our commands back into the user's checkout."""
-_POLL_S = 0.1
-_GRACE_S = 0.3
-"""How long git has to tidy up after itself before it is killed."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +76,11 @@ class Git:
 
     def __call__(self, *arguments: str, check: bool = True) -> str:
         """What it prints. BisectError (2) if it fails, unless `check` is off: then empty."""
-        with tempfile.TemporaryFile("w+", errors="replace") as output:
-            code = wait(self.command(*arguments), output)
-            said = text_of(output).strip()
-        if code and check:
-            raise BisectError(f"git {arguments[0]} failed: {one_line(said) or f'exit status {code}'}", 2)
-        return "" if code else said
+        ran = wait(self.command(*arguments))
+        said = ran.output.strip()
+        if ran.status and check:
+            raise BisectError(f"git {arguments[0]} failed: {one_line(said) or f'exit status {ran.status}'}", 2)
+        return "" if ran.status else said
 
     def commit(self, name: str) -> Commit:
         """The commit of this name. BisectError (2) if there is none."""
@@ -115,59 +111,20 @@ class Git:
 
 def wait(
     command: list[str],
-    output: IO[str],
     variables: Mapping[str, str] = MappingProxyType({}),
-    meanwhile: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], None] | None = None,
     folder: Path | None = None,
-) -> int:
-    """Run a command to its end. Whatever ends it early, Ctrl-C included, ends the command and all it started.
+) -> Ran:
+    """Run a command to its end, its errors in its output; as `commands.run`. BisectError (2) if there is none.
 
-    `variables` come on top of the environment, `meanwhile` is called now and then, `folder` is where it runs. Returns
-    the exit status. BisectError (2) if there is no such command.
+    `variables` come on top of the environment.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _CHECKOUT_VARIABLES}
     environment |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", **variables}
     try:
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        return run(command, environment=environment, folder=folder, together=True, meanwhile=meanwhile)
     except FileNotFoundError:
         raise BisectError(f"{command[0]} is not installed; install it", 2) from None
-    try:
-        while True:
-            try:
-                return process.wait(_POLL_S)
-            except subprocess.TimeoutExpired:
-                meanwhile()
-    finally:
-        if process.returncode is None:
-            _end(process)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a command and what it has started, politely first: git then takes its lock files with it."""
-    for name, patience in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, None)):
-        try:
-            os.killpg(process.pid, name)
-            process.wait(patience)
-            return
-        except ProcessLookupError:
-            process.wait()
-            return
-        except subprocess.TimeoutExpired:
-            continue
-
-
-def text_of(output: IO[str]) -> str:
-    """All that was written to a file."""
-    output.seek(0)
-    return output.read()
 
 
 @contextmanager
@@ -199,3 +156,28 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+GENERATOR = "fuzz/workload"
+
+
+def write_generator(name: str, folder: Path) -> str:
+    """Write the generator of the commit of this name into a folder. Returns the first digits of the commit's hash.
+
+    ValueError, in one line, if this is no repository, there is no such commit, or it has no generator there.
+    """
+    root = Path(__file__).resolve().parents[2]
+    try:
+        git = Git.of_repository(root)
+        commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", check=False)
+        if not commit:
+            raise ValueError(f"{name!r} is no commit of {root}; git log shows what there is")
+        files = git("ls-tree", "--name-only", commit, f"{GENERATOR}/").splitlines()
+        sources = [path for path in files if path.endswith(".py")]
+        if not sources:
+            raise ValueError(f"{name!r} has no {GENERATOR}; name a later commit")
+        for path in sources:
+            write_file(folder / Path(path).name, git("show", f"{commit}:{path}") + "\n")
+    except BisectError as error:
+        raise ValueError(str(error)) from None
+    return commit[:12]

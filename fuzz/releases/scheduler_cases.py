@@ -4,16 +4,11 @@ The family's adapter has the cases (`Family.scheduler`); each drives the release
 and says whether the finding that it is meant for shows. They run without a GPU.
 """
 
-import json
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from ..adapters import family_of
-from ..opening.child import environment_of
-from ..opening.targets import interpreter_of
+from ..opening.commands import run
+from ..opening.targets import python_of
 from ..targets.base import TargetUnavailableError
 
 DEADLINE_S = 120.0
@@ -30,29 +25,10 @@ def run_cases(spec: str, cases: Sequence[str]) -> dict[str, str]:
     family = family_of(spec)
     if family is None or not family.scheduler:
         raise TargetUnavailableError(f"{spec}: there is no scheduler to run; name a release of an engine that has one")
-    _, place = interpreter_of(spec)
-    with tempfile.TemporaryDirectory(prefix="blockproof-cases-") as modules:
-        environment = {**environment_of(place, Path(modules)), **family.environment}
-        python = sys.executable if place is None else str(place.python)
-        try:
-            done = subprocess.run(
-                [python, "-P", "-m", family.scheduler, *cases],
-                env=environment,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                stdin=subprocess.DEVNULL,
-                timeout=DEADLINE_S,
-            )
-            output, ended = done.stdout, f"exit status {done.returncode}"
-        except subprocess.TimeoutExpired as late:
-            output = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else late.stdout or ""
-            ended = f"no end within {DEADLINE_S:g} s"
-    seen = {}
-    for line in output.splitlines():
-        if line.startswith("{"):
-            told = json.loads(line)
-            seen[told["case"]] = _said(told["shown"], told["what"])
+    with python_of(spec) as python:
+        ran = run(python.words(family.scheduler, *cases), environment=python.environment, seconds=DEADLINE_S)
+    ended = f"no end within {DEADLINE_S:g} s" if ran.status is None else f"exit status {ran.status}"
+    seen = {told["case"]: _said(told["shown"], told["what"]) for told in ran.documents()}
     return {case: seen.get(case, f"lost: {ended}") for case in cases}
 
 

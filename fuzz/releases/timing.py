@@ -4,42 +4,25 @@ Both run at the same time in processes of their own and take turns, so that what
 Measured is processor time of the calls of the target: the core, its adapter and the snapshots. Pipes are not in it.
 """
 
-import json
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..adapters import family_of
 from ..findings.finding import Trace
-from ..findings.ops_json import to_json
-from ..opening.child import Place, environment_of
-from ..opening.program import is_program
-from ..opening.targets import interpreter_of
+from ..opening.child import ChildTarget
+from ..opening.names import Program, parsed_or_none
+from ..opening.process import Limits
+from ..opening.targets import Home
+from ..targets.base import TargetLostError, TargetUnavailableError
 
 ROUNDS = 9
 FEWEST = 3
 """Rounds that are timed even if they take longer than they should."""
-_CHILD = f"{__package__}.timing_child"
-
-
-class Home(NamedTuple):
-    """What a process opens to get a target, and in which environment; None for this one."""
-
-    spec: str
-    place: Place | None
-
-
-def home_of(spec: str) -> Home:
-    """The home of a target that the user named. Errors as from `interpreter_of`."""
-    family = family_of(spec)
-    return Home(spec, None) if family is None else Home(family.name, interpreter_of(spec)[1])
+LIMITS = Limits(operation_s=3600.0, growth_bytes=1 << 40)
+"""Of a process that is timed, for all traces together."""
 
 
 @dataclass(frozen=True)
@@ -91,56 +74,21 @@ def compare_speed(
     """
     end = None if seconds is None else time.monotonic() + seconds
     operations = sum(len(trace.operations) for trace in traces)
-    if is_program(old.spec) or is_program(new.spec):
+    if any(isinstance(parsed_or_none(home.spec), Program) for home in (old, new)):
         return "not timed: a program does its work in a process that is not measured"
     if not operations:
         return "not timed: they differ at once"
     measured = []
     try:
         with ExitStack() as stack:
-            asks = [stack.enter_context(_timed(home, traces)) for home in (old, new)]
+            sides = [stack.enter_context(closing(ChildTarget(home.spec, *home, LIMITS))) for home in (old, new)]
             for number in range(rounds + 1):
                 if number > FEWEST and end is not None and time.monotonic() > end:
                     break
                 order = (0, 1) if number % 2 else (1, 0)
-                took = {side: asks[side]() for side in order}
+                took = {side: sides[side].seconds_for(traces) for side in order}
                 measured.append((took[0], took[1]))
-    except (OSError, ValueError):  # nobody reads any more, or what was read is no number: empty
+    except (TargetLostError, TargetUnavailableError):
         return "not timed: a process with one of them has ended"
     kept = tuple(pair for pair in measured[1:] if min(pair) > 0)
     return Timing(kept, operations) if kept else "not timed: it takes no time that can be measured"
-
-
-@contextmanager
-def _timed(home: Home, traces: Sequence[Trace]) -> Iterator[Callable[[], float]]:
-    """A process with a target; calling it applies all traces once, and returns the seconds."""
-    with TemporaryDirectory(prefix="blockproof-timing-") as modules:
-        python = sys.executable if home.place is None else str(home.place.python)
-        process = subprocess.Popen(
-            [python, "-P", "-m", _CHILD, home.spec],
-            env=environment_of(home.place, Path(modules)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        requests, answers = process.stdin, process.stdout
-
-        def ask() -> float:
-            requests.write("once\n")
-            requests.flush()
-            return float(answers.readline())
-
-        try:
-            with closing(answers):
-                document = [[to_json(trace.shape), to_json(trace.operations)] for trace in traces]
-                requests.write(json.dumps(document) + "\n")
-                yield ask
-        finally:
-            process.kill()
-            process.wait()
-            with suppress(BrokenPipeError):  # closing writes what is still buffered, and nobody is left to read it
-                requests.close()

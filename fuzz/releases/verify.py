@@ -5,6 +5,7 @@ its smallest trace shows it on one side and not on the other.
 """
 
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,9 +14,9 @@ from enum import StrEnum
 
 from ...model.ops import Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
-from ..engines.knowing import judging_of, smallest
 from ..engines.plan import Plan
 from ..engines.seeded import run_random
+from ..engines.smallest import judging_of, smallest
 from ..findings.finding import Finding, Trace, our_bug
 from ..findings.known import KnownFinding
 from ..reports.summary import Found, Summary
@@ -27,9 +28,43 @@ from ..traces.shrink import NotReproducedError
 from .bisect import Answer, Question, State, observe, one_line
 from .diff import SHRINK_SECONDS, Comparison, Differences, compare_targets, share_of
 from .timing import ROUNDS, Timing, compare_speed
-from .verify_clock import Clock
 from .verify_proofs import Proofs
-from .verify_sides import Borrowed, Lasting, Side
+from .verify_sides import Borrowed, Lasting, VerifiedSide
+
+
+@dataclass
+class Clock:
+    """The time that a verification has, and what it was spent on."""
+
+    limit: float | None = None
+    """In seconds; None: as long as it takes."""
+    begin: float = field(default_factory=time.monotonic)
+    spent: dict[str, float] = field(default_factory=dict)
+    """Seconds by stage, in the order in which they began."""
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self.begin
+
+    def until(self, share: float) -> float | None:
+        """Seconds until so much of the limit is used up, at least 0; None without a limit."""
+        return None if self.limit is None else max(0.0, self.limit * share - self.seconds)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count what the block takes under this name."""
+        since = time.monotonic()
+        try:
+            yield
+        finally:
+            self.spent[name] = self.spent.get(name, 0.0) + time.monotonic() - since
+
+    def text(self) -> str:
+        """What it took, and what for; a few words."""
+        parts = [f"{name} {seconds:.0f} s" for name, seconds in self.spent.items() if seconds >= 0.5]
+        return f"{self.seconds:.0f} s in all" + (f": {', '.join(parts)}" if parts else "")
+
 
 COMPARED, JUDGED = 0.5, 0.25
 """Shares of a limit in operations: of the comparison, and of the oracles on each side."""
@@ -82,8 +117,8 @@ class Judged:
 class Verification:
     """What came of verifying a change."""
 
-    old: Side
-    new: Side
+    old: VerifiedSide
+    new: VerifiedSide
     seed: int
     compared: Differences | None = None
     summaries: dict[str, Summary] = field(default_factory=dict)
@@ -178,8 +213,8 @@ class Verification:
 
 
 def verify(
-    old: Side,
-    new: Side,
+    old: VerifiedSide,
+    new: VerifiedSide,
     plan: Plan,
     say: Callable[[str], None],
     prove: "Callable[[float | None], Proofs | str] | None" = None,
@@ -222,7 +257,7 @@ def _look_closer(
             done.proofs = prove(done.clock.until(UNTIL["proving"]))
 
 
-def _which(done: Verification, side: Side) -> str:
+def _which(done: Verification, side: VerifiedSide) -> str:
     return "new" if side is done.new else "old"
 
 
@@ -243,7 +278,7 @@ def _compare(done: Verification, plan: Plan, say: Callable[[str], None]) -> None
     done.vacuous = "" if None in problems or done.bugs else str(problems[0])
 
 
-def _judge(done: Verification, side: Side, plan: Plan, say: Callable[[str], None]) -> None:
+def _judge(done: Verification, side: VerifiedSide, plan: Plan, say: Callable[[str], None]) -> None:
     """Let the oracles judge a side, and see whether what they find shows on the other one."""
     which = _which(done, side)
     time_for_it = done.clock.until(UNTIL[f"judging {which}"])
@@ -265,7 +300,7 @@ def _judge(done: Verification, side: Side, plan: Plan, say: Callable[[str], None
         raise KeyboardInterrupt
 
 
-def _place(done: Verification, side: Side, found: Found, plan: Plan, seconds: float) -> None:
+def _place(done: Verification, side: VerifiedSide, found: Found, plan: Plan, seconds: float) -> None:
     """Shrink a finding of a side for so long at most, and say on which sides its smallest trace shows it."""
     is_new = side is done.new
     other = done.old if is_new else done.new
@@ -316,7 +351,7 @@ def _where(is_new: bool, other: State) -> Where:
     return Where.OLD if other is State.PASSES else Where.OPEN
 
 
-def alike_runs(old: Side, new: Side, plan: Plan, seconds: float | None = None) -> list[Trace]:
+def alike_runs(old: VerifiedSide, new: VerifiedSide, plan: Plan, seconds: float | None = None) -> list[Trace]:
     """Runs on the old side, each as far as the new one does the same: at most some `TIMED_OPERATIONS` operations, drawn
     for so many seconds."""
     recording = _Recording(old.target)

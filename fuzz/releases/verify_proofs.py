@@ -6,7 +6,6 @@ functions whose source differs between the two sides are settled again, on both;
 
 import json
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -18,8 +17,9 @@ from typing import Any
 from ..adapters import family_of
 from ..findings.words import plural
 from ..opening.child import environment_of
+from ..opening.commands import run
+from ..opening.targets import home_of
 from .bisect import one_line
-from .timing import home_of
 
 RECORD = Path(__file__).resolve().parents[2] / "docs" / "reference" / "theorems" / "functions.json"
 _ROOT = (__package__ or "").split(".")[0]
@@ -84,7 +84,7 @@ def reprove(old: str, new: str, record: Path = RECORD, seconds: float | None = N
         covered = {name: _functions(sides, str(subjects[0])) for name, sides in theorems.items()}
         names = sorted({function for functions in covered.values() for function in functions})
         before, after = (hashes_of(spec, names) for spec in (old, new))
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError) as error:
         return f"not proved: {one_line(str(error))}"
     changed = tuple(name for name in names if before[name] != after[name])
     wanted = [name for name, functions in covered.items() if not functions.isdisjoint(changed)]
@@ -106,19 +106,18 @@ def _functions(sides: Mapping[str, Any], subject: str) -> set[str]:
 
 
 def hashes_of(spec: str, names: Sequence[str]) -> dict[str, str | None]:
-    """The hash of each function in the environment of a target. SubprocessError or ValueError if it cannot be asked."""
+    """The hash of each function in the environment of a target. OSError or ValueError if it cannot be asked."""
     place = home_of(spec).place
     with TemporaryDirectory(prefix="blockproof-hashes-") as modules:
         python = sys.executable if place is None else str(place.python)
-        done = subprocess.run(
+        done = run(
             [python, "-P", "-m", f"{_ROOT}.proofs.hashes"],
-            input="\n".join(names),
-            env=environment_of(place, Path(modules), ("model", "impl", "proofs")),
-            capture_output=True,
-            text=True,
-            check=True,
+            given="\n".join(names),
+            environment=environment_of(place, Path(modules), ("model", "impl", "proofs")),
         )
-    hashes: dict[str, str | None] = json.loads(done.stdout)
+    if done.status:
+        raise ValueError(f"{done.error} (exit status {done.status})")
+    hashes: dict[str, str | None] = json.loads(done.output)
     return hashes
 
 
@@ -129,17 +128,14 @@ def _settled(
     command = [sys.executable, "-P", "-m", f"{_ROOT}.fuzz.cli", "prove", *theorems, "--json", "--no-cross-check"]
     with TemporaryDirectory(prefix="blockproof-prove-") as out:
         targets = ["--target", old, "--target", new, "--out", out]
-        try:
-            done = subprocess.run(
-                [*command, *targets], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=seconds
-            )
-        except subprocess.TimeoutExpired:
-            few = f"{plural(len(theorems), 'theorem')} of functions that differ were not settled in {seconds:.0f} s"
-            return f"not proved: {few}; give more --seconds, or: blockproof prove --target {new}"
+        done = run([*command, *targets], seconds=seconds)
+    if done.status is None:
+        few = f"{plural(len(theorems), 'theorem')} of functions that differ were not settled in {seconds or 0.0:.0f} s"
+        return f"not proved: {few}; give more --seconds, or: blockproof prove --target {new}"
     try:
-        results = json.loads(done.stdout)["results"]
+        results = json.loads(done.output)["results"]
     except ValueError:
-        return f"not proved: {one_line(done.stderr) or f'exit status {done.returncode}'}"
+        return f"not proved: {one_line(done.errors) or f'exit status {done.status}'}"
     found: dict[str, dict[str, str]] = {name: {} for name in theorems}
     for result in results:
         if result["theorem"] in found:  # `prove T1` settles T1.full as well

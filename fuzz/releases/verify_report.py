@@ -5,11 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ..findings.finding import Finding, Trace
 from ..findings.known import KnownFinding
 from ..findings.severity import severity
 from ..findings.words import plural, trace_lines
-from ..reports.tables import Section, counted, markdown_tables, plain_sections
+from ..reports.document import Table, counted
+from ..reports.formats import markdown_tables, plain_text
+from ..reports.theorems import ChangeDocument, ProofsChanged, VerifyFound
 from ..traces.known_file import add_known
 from ..traces.reproduction import base_name
 from ..traces.trace_file import FoundWhat, TraceFile
@@ -49,21 +53,21 @@ def verdict(done: Verification) -> str:
     return f"same behaviour over {done.operations:,} operations{only}"
 
 
-def sections(done: Verification) -> Iterator[Section]:
+def sections(done: Verification) -> Iterator[Table]:
     """The tables of the page."""
     if done.changed:
         columns = ("new against old", "operation", "compared by", "runs", "smallest trace")
         rows = ((*one.finding.kind, one.compared, f"{one.times:,}", _steps(one.trace)) for one in done.changed)
-        yield Section("Situations that changed", columns, tuple(rows))
+        yield Table("Situations that changed", columns, tuple(rows))
     if done.judged:
         columns = ("finding", "operation", "how bad", "shows on", "smallest trace")
         judged = sorted(done.judged, key=lambda one: (list(Where).index(one.where), severity(one.finding)))
         rows = ((*one.finding.kind, str(severity(one.finding)), one.where, _steps(one.trace)) for one in judged)
-        yield Section(f"Found by {', '.join(done.new.oracles)}", columns, tuple(rows))
+        yield Table(f"Found by {', '.join(done.new.oracles)}", columns, tuple(rows))
     if done.intended:
         reasons = {entry.id: entry.reason for entry in done.known}
         counts = tuple((name, f"{times:,}", reasons[name]) for name, times in sorted(done.intended.items()))
-        yield Section("Intended", ("id", "times", "reason"), counts)
+        yield Table("Intended", ("id", "times", "reason"), counts)
 
 
 def facts(done: Verification) -> Iterator[str]:
@@ -87,10 +91,10 @@ def facts(done: Verification) -> Iterator[str]:
     yield f"seed {done.seed}, {done.clock.text()}"
 
 
-def situations(done: Verification) -> Iterator[Section]:
+def situations(done: Verification) -> Iterator[Table]:
     """Which situations the runs have met."""
     reached = sum((summary.reached for summary in done.summaries.values()), Counter[str]())
-    yield from counted("Situations reached", ("situation", "times"), reached)
+    yield counted("Situations reached", ("situation", "times"), reached)
 
 
 def _steps(trace: Trace) -> str:
@@ -114,7 +118,7 @@ def lines(done: Verification, verbose: bool = False) -> list[str]:
     """The page for a terminal; `verbose` also shows the situations that were reached, and all traces."""
     tables = [*sections(done), *(situations(done) if verbose else ())]
     found = shown(done)
-    text = [*plain_sections(headline(done), tables, "").splitlines(), *facts(done)]
+    text = [*plain_text(headline(done), tables, "").splitlines(), *facts(done)]
     for one in found if verbose else found[:SHOWN]:
         text += ["", _title(one), *trace_lines(one.trace.shape, one.trace.operations), str(one.finding)]
     if len(found) > SHOWN and not verbose:
@@ -141,36 +145,41 @@ def comment(done: Verification) -> str:
     return "\n".join([*text, *(reached if done.summaries else []), ""])
 
 
-def as_json(done: Verification) -> dict[str, Any]:
-    """The same as JSON-ready data."""
-    return {
-        "old": done.old.name,
-        "new": done.new.name,
-        "verdict": verdict(done),
-        "code": done.code,
-        "seed": done.seed,
-        "seconds": round(done.clock.seconds, 1),
-        "spent": {name: round(seconds, 1) for name, seconds in done.clock.spent.items()},
-        "bugs": [bug.as_json() for bug in done.bugs],
-        "unfinished": list(done.unfinished),
-        "operations": done.operations,
-        "hidden": list(done.hidden),
-        "changed": [_json(one) | {"compared_by": one.compared} for one in done.changed],
-        "findings": [_json(one) | {"where": one.where.value, "other_side": one.why} for one in done.judged],
-        "intended": dict(sorted(done.intended.items())),
-        "intended_not_seen": done.stale,
-        "judged_operations": {name: summary.operations for name, summary in done.summaries.items()},
-        "speed": done.timing if isinstance(done.timing, str) else done.timing.as_json(),
-        "proofs": done.proofs if isinstance(done.proofs, str) else done.proofs.as_json(),
-    }
+def document(done: Verification) -> ChangeDocument:
+    """The same for machines, and for its page."""
+    speed: str | dict[str, Any] = done.timing if isinstance(done.timing, str) else done.timing.as_json()
+    proofs = done.proofs
+    return ChangeDocument(
+        done.old.name,
+        done.new.name,
+        verdict(done),
+        proofs if isinstance(proofs, str) else msgspec.convert(proofs.as_json(), ProofsChanged),
+        done.code,
+        done.seed,
+        round(done.clock.seconds, 1),
+        {name: round(seconds, 1) for name, seconds in done.clock.spent.items()},
+        [bug.as_json() for bug in done.bugs],
+        list(done.unfinished),
+        done.operations,
+        list(done.hidden),
+        [_row(one) for one in done.changed],
+        [_row(one) for one in done.judged],
+        dict(sorted(done.intended.items())),
+        list(done.stale),
+        {name: summary.operations for name, summary in done.summaries.items()},
+        speed,
+    )
 
 
-def _json(one: Changed | Judged) -> dict[str, Any]:
-    what, where = one.finding.kind
-    counts = {"runs": one.times, "operations": len(one.trace.operations)}
-    file = f"{base_name(TraceFile(one.trace, '', FoundWhat.of(one.finding)))}.json"
-    said = {"what": what, "operation": where, "oracle": one.finding.oracle, "text": str(one.finding)}
-    return {**said, **counts, "trace": file}
+def _row(one: Changed | Judged) -> VerifyFound:
+    trace = f"{base_name(TraceFile(one.trace, '', FoundWhat.of(one.finding)))}.json"
+    row = VerifyFound(*one.finding.kind, one.finding.oracle, str(one.finding), one.times)
+    row.operations, row.trace = len(one.trace.operations), trace
+    if isinstance(one, Changed):
+        row.compared_by = one.compared
+    else:
+        row.where, row.other_side = one.where.value, one.why
+    return row
 
 
 def keep(done: Verification, folder: Path) -> None:

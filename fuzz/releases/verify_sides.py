@@ -9,15 +9,14 @@ from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.oracle_names import LOCKSTEP, MODEL_FREE
 from ..opening.oracles import suited_to
-from ..opening.targets import open_target
+from ..opening.targets import Home, home_of, open_target
 from ..targets.base import Target, TargetLostError, close_target
 from .commit_target import CommitTarget, Wanted, place_for
 from .git import Commit, Git, worktrees
-from .timing import Home, home_of
 
 
 @dataclass(frozen=True)
-class Side:
+class VerifiedSide:
     """One side of a change."""
 
     name: str
@@ -31,19 +30,19 @@ class Side:
 
 
 @contextmanager
-def named_sides(old: str, new: str) -> Iterator[tuple[Side, Side]]:
+def named_sides(old: str, new: str) -> Iterator[tuple[VerifiedSide, VerifiedSide]]:
     """Two targets by their names, each in a process of its own. Errors as from `open_target`."""
     with ExitStack() as stack:
         sides = []
         for spec in (old, new):
             target = open_target(spec, isolate=True)
             stack.callback(close_target, target)
-            sides.append(Side(spec, spec, target, home_of(spec), _suited(spec, target)))
+            sides.append(VerifiedSide(spec, spec, target, home_of(spec), _suited(spec, target)))
         yield sides[0], sides[1]
 
 
 @contextmanager
-def commit_sides(repository: Path, span: str, wanted: Wanted) -> Iterator[tuple[Side, Side]]:
+def commit_sides(repository: Path, span: str, wanted: Wanted) -> Iterator[tuple[VerifiedSide, VerifiedSide]]:
     """The targets of two commits, BASE..HEAD, in worktrees of their own. BisectError for a wrong range.
 
     TargetUnavailableError if one of them cannot be imported.
@@ -57,7 +56,7 @@ def commit_sides(repository: Path, span: str, wanted: Wanted) -> Iterator[tuple[
             target = CommitTarget(place, commit.hash[:7])
             stack.callback(close_target, target)
             oracles = _suited(wanted.target, target.launched())
-            sides.append(Side(_name(commit), wanted.target, target, Home(*target.home), oracles))
+            sides.append(VerifiedSide(_name(commit), wanted.target, target, Home(*target.home), oracles))
         yield sides[0], sides[1]
 
 

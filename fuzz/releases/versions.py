@@ -1,11 +1,11 @@
 """Versions of an engine: their order, ranges as a user writes them, and what the package index has."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 
 from ..adapters import example, families, family_of, forms
+from ..opening.commands import run
 from ..opening.environments import release_in
 from ..targets.family import Family
 from .bisect import BisectError, one_line
@@ -122,14 +122,14 @@ def published(family: Family) -> tuple[str, ...]:
     command += ["--disable-pip-version-check", "--no-input", "--retries", "1"]
     advice = "leave out --patches to try the known releases only"
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_INDEX_S, errors="replace"
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run(command, seconds=_INDEX_S)
+    except OSError as error:
         raise BisectError(f"--patches: pip cannot be asked ({one_line(str(error))}); {advice}", 3) from None
-    listed = re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)
-    if done.returncode or listed is None:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
+    if done.status is None:
+        raise BisectError(f"--patches: pip cannot be asked (no end within {_INDEX_S:g} s); {advice}", 3)
+    listed = re.search(r"^Available versions: (.*)$", done.output, re.MULTILINE)
+    if done.status or listed is None:
+        said = [line for line in done.errors.splitlines() if line.startswith("ERROR")] or done.errors.splitlines()
         why = one_line(said[0]) if said else "it listed none"
         raise BisectError(f"--patches: pip cannot list the versions of {family.distribution} ({why}); {advice}", 3)
     return tuple(version for version in listed[1].split(", ") if _VERSION.fullmatch(version))

@@ -1,23 +1,30 @@
 """Judges a release that has just come out against the one before: every part is a command of its own.
 
-A part that fails, or for which no time is left, costs only itself: the page says so. What a part is to find new, fixed
-or changed is read off the JSON that its command prints.
+A part that fails, or for which no time is left, costs only itself: the page about the release says so. What a part is
+to find new, fixed or changed is read off the JSON that its command prints.
 """
 
 import json
 import os
-import signal
-import subprocess
+import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..adapters import family_of
 from ..findings.interruption import interrupted_by
+from ..findings.prose import broken
+from ..findings.words import plural
+from ..opening.commands import Ran
+from ..opening.commands import run as run_command
+from ..planning.shipped import DEVIATIONS
+from ..reports.summary import NEW
 from .bisect import one_line
+from .deviations import ALIKE, SAME
+from .scheduler_cases import NOTHING, SHOWS
 
 LONGEST = 0.5
 """No part but the last takes more of the time that is left."""
@@ -56,7 +63,7 @@ class Unexplained:
 
 
 @dataclass
-class Told:
+class PartNews:
     """What a part has come to; each list a line a thing."""
 
     figures: str = ""
@@ -72,13 +79,13 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Part:
+class WatchPart:
     """One command."""
 
     name: str
     words: tuple[str, ...]
     """Its words behind `blockproof`."""
-    read: Callable[[Any, Sides], Told]
+    read: Callable[[Any, Sides], PartNews]
     """Makes of its JSON what it has come to. Any error means that it has not come to its end."""
     codes: tuple[int, ...] = (0, 1)
     """Exit codes with which it has come to its end."""
@@ -94,26 +101,16 @@ class Part:
         return " ".join([program, *self.words])
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended."""
-
-    status: int | None
-    """None if its time was over."""
-    output: str
-    errors: str
-
-
-Run = Callable[[Part, float], Ended]
+Run = Callable[[WatchPart, float], Ran]
 """Runs a part for so many seconds at most."""
 
 
 @dataclass
-class Done:
+class PartDone:
     """One part that was tried."""
 
-    part: Part
-    told: Told | None = None
+    part: WatchPart
+    told: PartNews | None = None
     problem: str = ""
     """Why it did not come to its end; empty if it did."""
     seconds: float = 0.0
@@ -124,13 +121,13 @@ class Watched:
     """Everything about a release."""
 
     sides: Sides
-    done: list[Done] = field(default_factory=list)
+    done: list[PartDone] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     """Names of the parts that were not begun: a page that is written on the way must not look like the whole."""
     interrupted: bool = False
 
     def lines(self, name: str) -> list[str]:
-        """The lines of one of the lists of `Told`, over all parts."""
+        """The lines of one of the lists of `PartNews`, over all parts."""
         return [line for one in self.done if one.told for line in getattr(one.told, name)]
 
     @property
@@ -149,32 +146,14 @@ class Watched:
         return 3 if any(one.problem for one in self.done) or not self.done else 0
 
 
-def run_part(part: Part, seconds: float) -> Ended:
-    """Run a part in a process group of its own, which is ended when the time is over, or by Ctrl-C."""
-    command = [sys.executable, "-P", "-m", f"{_ROOT}.{part.module}", *part.words]
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, errors = process.communicate(timeout=seconds)
-        return Ended(process.returncode, output, errors)
-    except subprocess.TimeoutExpired:
-        return Ended(None, "", "")
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+def run_part(part: WatchPart, seconds: float) -> Ran:
+    """Run a part for so many seconds at most."""
+    return run_command([sys.executable, "-P", "-m", f"{_ROOT}.{part.module}", *part.words], seconds=seconds)
 
 
 def watch(
     sides: Sides,
-    parts: Sequence[Part],
+    parts: Sequence[WatchPart],
     say: Callable[[str], None],
     on_done: Callable[[Watched], None],
     run: Run = run_part,
@@ -188,7 +167,7 @@ def watch(
     for number, part in enumerate(parts, 1):
         begin = time.monotonic()
         left = (end - begin) * (1.0 if number == len(parts) else LONGEST)
-        done = Done(part)
+        done = PartDone(part)
         watched.done.append(done)
         watched.left = [other.name for other in parts[number:]]
         say(part.command)
@@ -206,7 +185,7 @@ def watch(
     return watched
 
 
-def _run_one(done: Done, sides: Sides, seconds: float, run: Run) -> None:
+def _run_one(done: PartDone, sides: Sides, seconds: float, run: Run) -> None:
     """Fill in what the part has come to, or its problem."""
     if seconds <= 0:
         done.problem = f"not tried: the {sides.minutes:g} minutes are over"
@@ -224,11 +203,11 @@ def _run_one(done: Done, sides: Sides, seconds: float, run: Run) -> None:
         done.problem = f"exit status {ended.status}: {one_line(said[-1])}"
 
 
-def _look_back(one: Unexplained, done: Done, sides: Sides, seconds: float, run: Run) -> None:
+def _look_back(one: Unexplained, done: PartDone, sides: Sides, seconds: float, run: Run) -> None:
     """Whether the trace of what is unexplained shows the same on the old release, where it is nothing new then."""
     assert done.told is not None
-    part = Part("replay", ("replay", one.trace, "--target", sides.old, "--isolate", "--json"), _shown_kind)
-    again = Done(part)
+    part = WatchPart("replay", ("replay", one.trace, "--target", sides.old, "--isolate", "--json"), _shown_kind)
+    again = PartDone(part)
     _run_one(again, sides, seconds, run)
     if again.told is not None and again.told.figures == " ".join(one.kind):
         done.told.still.append(f"on {sides.old}, too: {one.text}")
@@ -236,6 +215,229 @@ def _look_back(one: Unexplained, done: Done, sides: Sides, seconds: float, run: 
         done.told.new.append(one.text)
 
 
-def _shown_kind(said: Any, sides: Sides) -> Told:
+def _shown_kind(said: Any, sides: Sides) -> PartNews:
     finding = said["finding"]
-    return Told(f"{finding['observable']} {finding['operation']}" if finding else "")
+    return PartNews(f"{finding['observable']} {finding['operation']}" if finding else "")
+
+
+SECTIONS = {
+    "new": "New",
+    "fixed": "Fixed",
+    "changed": "Changed",
+    "still": "Still there",
+}
+
+
+def page(watched: Watched, command: str) -> str:
+    """What was found as Markdown: the verdict, a table of the parts, and a section for each kind of line."""
+    sides = watched.sides
+    lines = [
+        f"# {sides.new}, held against {sides.old}",
+        "",
+        "Written by",
+        f"`{command}`",
+        f"on {time.strftime('%Y-%m-%d', time.gmtime())}, {machine()}.",
+        "",
+        f"**{verdict(watched)}**",
+        "",
+        "| part | what it came to | minutes |",
+        "| --- | --- | ---: |",
+    ]
+    for one in watched.done:
+        told = one.told.figures if one.told else f"could not be judged: {one.problem}"
+        lines.append(f"| {one.part.name} | {_cell(told)} | {one.seconds / 60:.1f} |")
+    total = sum(one.seconds for one in watched.done)
+    lines += [f"| all | | {total / 60:.1f} |", ""]
+    for name, title in SECTIONS.items():
+        lines += [f"## {title}", "", *_items(watched.lines(name)), ""]
+    lines += ["## Could not be judged", "", *_items(watched.open), ""]
+    lines += ["## Commands", "", *_items([f"{one.part.name}: `{one.part.command}`" for one in watched.done]), ""]
+    return "\n".join(lines)
+
+
+def verdict(watched: Watched) -> str:
+    """One line: how much is new, fixed and changed."""
+    counts = [f"{len(watched.lines(name))} {title.lower()}" for name, title in SECTIONS.items()]
+    ended = f"; ended by {interrupted_by()}" if watched.interrupted else ""
+    return f"{', '.join(counts)}; {plural(len(watched.open), 'thing')} could not be judged{ended}"
+
+
+def machine() -> str:
+    """The machine in words, without its name."""
+    cores = plural(os.cpu_count() or 1, "core")
+    return f"{cores}, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
+
+
+def _items(lines: Sequence[str]) -> Iterator[str]:
+    """A list; what has several lines is indented below its first one. A command at its end has a line of its own."""
+    for line in lines:
+        first, *rest = line.splitlines()
+        words, colon, command = first.partition(": `")
+        yield from broken(words + colon.rstrip(" `"), "* ")
+        if command:
+            yield f"  `{command}"
+        yield from (f"  {more}" if more else "" for more in rest)
+    if not lines:
+        yield "Nothing."
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+CAMPAIGN_SHARE, DIFF_SHARE = 0.2, 0.1
+"""Of the minutes: for both releases together, and for holding them against each other."""
+
+
+_CAMPAIGN = "campaign"
+"""Under this name `Sides.seen` has the root causes that came up on the old release."""
+_JUDGED = ("--oracle", "shadow,contract,liveness", "--seed", "2026", "--jobs", "1", "--shrink-seconds", "5", "--json")
+
+
+def parts_of(sides: Sides) -> list[WatchPart]:
+    """What is asked about a release, and how."""
+    both = ("--target", sides.old, "--target", sides.new)
+    shared = 60 * sides.minutes
+    campaign = f"{max(1.0, shared * CAMPAIGN_SHARE / 2):.0f}"
+    parts = []
+    if (family := family_of(sides.new)) is not None and family.here != family.version_in(sides.new):
+        for spec in dict.fromkeys(filter(None, (sides.old, sides.new, sides.reference))):
+            parts.append(WatchPart(f"installing {spec}", ("targets", "install", spec), _read_install, (0,), plain=True))
+    parts.append(WatchPart("answers", ("targets", "check", sides.new, "--json"), _read_check))
+    for spec, read in ((sides.old, _read_old_campaign), (sides.new, _read_campaign)):
+        judged = ("campaign", "--target", spec, *_JUDGED, "--seconds", campaign, "--out", str(sides.out))
+        parts.append(WatchPart(f"campaign on {spec}", judged, read))
+    if family_of(sides.new) is not None:
+        parts.append(WatchPart("findings", ("findings", *both, "--json"), _read_findings))
+    seconds = f"{max(1.0, shared * DIFF_SHARE):.0f}"
+    kept = str(sides.out / "differences")
+    parts.append(
+        WatchPart(
+            "difference", ("diff", *both, "--seconds", seconds, "--seed", "2026", "--out", kept, "--json"), _read_diff
+        )
+    )
+    for spec in (sides.old, sides.new) if sides.reference else ():
+        asked = ("--target", sides.reference, "--check", str(DEVIATIONS), "--also", spec, "--json")
+        read = _read_old_deviations if spec == sides.old else _read_deviations
+        parts.append(WatchPart(f"deviations of {spec}", ("deviations", *asked), read))
+    if family_of(sides.new) is not None:  # last what takes longest
+        parts.append(WatchPart("scripts", ("findings", "--scripts", *both, "--json"), _read_findings))
+    if sides.reference:
+        parts.append(WatchPart("theorems", (sides.old, sides.new), _read_proofs, module="fuzz.releases.verify_proofs"))
+    return parts
+
+
+def _read_install(said: Any, sides: Sides) -> PartNews:
+    return PartNews(one_line(str(said).partition(";")[0]))
+
+
+def _read_check(said: Any, sides: Sides) -> PartNews:
+    told = PartNews(f"{plural(said['asked'], 'operation')} asked, {said['wrong']} answered in a wrong form")
+    if said["wrong"]:
+        told.new.append(f"{plural(said['wrong'], 'answer')} in a wrong form: `blockproof targets check {sides.new}`")
+    return told
+
+
+def _read_old_campaign(said: Any, sides: Sides) -> PartNews:
+    (row,) = said["targets"]
+    sides.seen[_CAMPAIGN] = {one["root_cause"]: "" for one in row["findings"]}
+    return _of_campaign(row)
+
+
+def _of_campaign(row: Any) -> PartNews:
+    problem = row["problem"] or row["tested_nothing"]
+    open_ones = [f"campaign on {row['target']}: {one_line(problem)}"] if problem else []
+    return PartNews(
+        f"{plural(row['operations'], 'operation')}, {plural(len(row['findings']), 'finding')}", open=open_ones
+    )
+
+
+def _read_campaign(said: Any, sides: Sides) -> PartNews:
+    """What came up on the new release, and not on the old one, is asked of the old one again."""
+    (new,) = said["targets"]
+    told = _of_campaign(new)
+    known = {one["root_cause"] for one in new["findings"]} - {NEW}
+    before = sides.seen.get(_CAMPAIGN, {}).keys() - {NEW}
+    for one in new["findings"]:
+        root = one["root_cause"]
+        if root not in before:
+            why = "explained by no known flaw" if root == NEW else root
+            what = f"{one['observable']} at {one['operation']} ({one['attention']}), {why}"
+            text = f"{what}: `{one['command']}`\n\n{_block(one['text'])}"
+            told.unexplained.append(Unexplained(text, one["trace"], (one["observable"], one["operation"])))
+    told.still += [f"{root} (campaign)" for root in sorted(known & before)]
+    told.changed += [f"{root} came up on {sides.old} only (campaign)" for root in sorted(before - known)]
+    return told
+
+
+def _block(text: str) -> str:
+    return "\n".join(["```", *text.splitlines(), "```"])
+
+
+def _read_findings(said: Any, sides: Sides) -> PartNews:
+    told = PartNews()
+    rows = said["observed"]
+    for name, row in sorted(rows.items()):
+        old, new = row.get(sides.old, ""), row.get(sides.new, "")
+        if new == SHOWS:
+            if old == SHOWS:
+                told.still.append(name)
+            else:
+                told.new.append(f"{name}: {old or '-'}, now {new}")
+        elif old == SHOWS and new == NOTHING:
+            told.fixed.append(name)
+        elif old != new:
+            told.changed.append(f"{name}: {old or '-'}, now {new or '-'}")
+        if new not in (SHOWS, NOTHING):
+            told.open.append(f"{name}: {new or 'not observed'}")
+    shown = sum(row.get(sides.new) == SHOWS for row in rows.values())
+    told.figures = f"{plural(len(rows), 'observation')}, {shown} show a defect"
+    return told
+
+
+def _read_old_deviations(said: Any, sides: Sides) -> PartNews:
+    sides.seen[sides.old] = {one["id"]: one["verdict"] for one in said}
+    return PartNews(_of_deviations(said))
+
+
+def _read_deviations(said: Any, sides: Sides) -> PartNews:
+    told, before = PartNews(_of_deviations(said)), sides.seen.get(sides.old, {})
+    for one in said:
+        old, new = before.get(one["id"], "not observed"), one["verdict"]
+        if (old, new) == (SAME, ALIKE):
+            told.new.append(f"deviation {one['id']} is back: {one['text']}")
+        elif (old, new) == (ALIKE, SAME):
+            told.fixed.append(f"deviation {one['id']}")
+        elif old != new:
+            told.changed.append(f"deviation {one['id']}: {old}, now {one['text']}")
+    return told
+
+
+def _of_deviations(said: Any) -> str:
+    counts = {verdict: sum(one["verdict"] == verdict for one in said) for verdict in (SAME, ALIKE)}
+    return f"{len(said)} traces; {counts[SAME]} as the rule, {counts[ALIKE]} as the reference"
+
+
+def _read_proofs(said: Any, sides: Sides) -> PartNews:
+    if isinstance(said, str):
+        return PartNews(said, open=[f"theorems: {said}"])
+    told = PartNews(said["text"])
+    told.changed += [f"function under a theorem: {name}" for name in said["changed"]]
+    for name, each in said["theorems"].items():
+        if each["old"] != each["new"]:
+            line = f"theorem {name}: {each['old']}, now {each['new']}"
+            lists = {"refuted": told.new, "proved": told.fixed}
+            settled = {each["old"], each["new"]} <= {"proved", "refuted"}
+            (lists[each["new"]] if settled else told.open).append(line)
+    return told
+
+
+def _read_diff(said: Any, sides: Sides) -> PartNews:
+    told = PartNews()
+    for compared in said["comparisons"]:
+        for one in compared["situations"]:
+            where = f"by {compared['compared']}, in {plural(one['runs'], 'run')}"
+            told.changed.append(f"{one['situation']} at {one['operation']}, {where}")
+    operations = sum(compared["operations"] for compared in said["comparisons"])
+    told.figures = f"{plural(operations, 'operation')} on both, {plural(len(told.changed), 'situation')} that differ"
+    return told

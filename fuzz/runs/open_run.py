@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from ...model.legal import misuse
 from ...model.ops import Advance, AllocateBatch, Operation, Shape
-from ..findings.finding import Trace
+from ..findings.finding import Finding, Trace, our_bug
 from ..findings.oracle_names import LANDED, LOCKSTEP
 from ..oracles.liveness import draw_script
-from ..targets.base import Target, adapted, adapted_shape
+from ..targets.base import Target, TargetLostError, TargetUnavailableError, adapted, adapted_shape
 from ..targets.declarations import HOLDS_BACK, in_shape
 from ..workload.draw import Draw
 from ..workload.operations import Workload
@@ -17,7 +17,7 @@ from ..workload.shapes import ATTENTION, draw_shape
 from ..workload.steps import BLOCK_SIZES, with_steps
 from ..workload.tuning import USUAL_TUNING, Tuning
 from ..workload.turns import About
-from .judging import USUAL, Judging
+from .judging import USUAL, Judging, TooLongError
 from .lockstep import LockstepRun
 from .model_free import ModelFreeRun
 from .pair import Pair, PairRun
@@ -90,3 +90,26 @@ def _is_late_news(run: Run, operation: Operation) -> bool:
         return False
     request = run.scene.requests.get(operation.request)
     return request is not None and not request.scheduled
+
+
+PASSED_ON = (TargetLostError, TargetUnavailableError, TooLongError)
+"""Exceptions that say something of the target, or that the time is over."""
+
+
+def guarded(
+    run: Run, work: Callable[[], tuple[Finding, Trace] | None], script: Trace | None = None
+) -> tuple[Finding, Trace] | None:
+    """What the work has found in the run. An exception of the generator or of an oracle that schedules is a finding,
+    too (`our_bug`), with the operations so far, or the script that was being scheduled.
+
+    What fails inside a step is caught by the run itself.
+    """
+    try:
+        return work()
+    except PASSED_ON:
+        raise
+    except Exception as error:
+        if script is not None:
+            return our_bug(error, None, -1), script
+        last = run.operations[-1] if run.operations else None
+        return our_bug(error, last, len(run.operations) - 1), run.trace

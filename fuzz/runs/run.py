@@ -6,6 +6,7 @@ pair run (`pair.PairRun`) is a model-free run that compares two targets. What th
 and the oracles that need no model.
 """
 
+import re
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from sys import getrecursionlimit
 from typing import Any
 
-from ...model.ops import Done, Failed, Operation, Outcome, Shape
+from ...model.ops import Allocate, Done, Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.difference import difference
 from ..findings.finding import BUG, CORRUPTION, Finding, Trace, our_bug
@@ -38,8 +39,48 @@ from ..targets.block_ids import STRAY_ID, stray_copy
 from ..targets.declarations import in_shape
 from ..targets.unharmed import allow_recursion, unharmed
 from ..workload.scene import Scene
-from .causes import why_failed, why_not_done
 from .judging import USUAL, Judging, TooLongError
+
+MAX_LENGTH = 120
+"""Longest cause in characters."""
+
+
+def why_not_done(operation: Operation, outcome: Outcome, scene: Scene) -> str:
+    """Of what failed the exception, with # for its numbers; of what was refused what it asked for, drafts first.
+
+    `scene` is the state after the outcome, which is the one before: neither changes what was asked for.
+    """
+    if isinstance(outcome, Failed):
+        return why_failed(outcome)
+    return f"asked for {_wish(operation, scene)}" if isinstance(operation, Allocate) else "refused"
+
+
+def why_failed(outcome: Failed) -> str:
+    """The exception in one line, with # for its numbers; its kind if the target does not say more."""
+    cause = outcome.cause
+    if cause is None:
+        return f"{outcome.error}, no message"
+    text = re.sub(r"\d+", "#", " ".join(f"{cause.type}: {cause.message}".split()))
+    return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 4]} ..."
+
+
+def _wish(operation: Allocate, scene: Scene) -> str:
+    """The most unusual thing that the allocation asks for."""
+    request = scene.requests.get(operation.request)
+    if request is not None:
+        hit_tokens = request.hit[0] if operation.hit and request.hit else 0
+        end = request.computed + hit_tokens + operation.external + operation.new_tokens
+        if end > len(request.tokens):
+            return "drafts"
+    wishes = {
+        "external tokens": operation.external,
+        "encoder tokens": operation.encoder_tokens,
+        "reserved blocks": operation.reserved,
+        "room for the whole prompt (gate)": operation.gate,
+        "lookahead": operation.lookahead,
+    }
+    return next((wish for wish, asked in wishes.items() if asked), "room for its next tokens only")
+
 
 OUTSIDE = "outside of the pool"
 """The kind of the sentence about an id that is no block of the pool."""
@@ -88,7 +129,7 @@ class Run(ABC):
         self.hidden: frozenset[str] = frozenset()
         """What the target hides; it may depend on the core, so it is asked after each start."""
         self.causes: Counter[tuple[str, str, str]] = Counter()
-        """Operations that did not return: kind, `Refused` or `Failed`, and why (`causes.why_not_done`)."""
+        """Operations that did not return: kind, `Refused` or `Failed`, and why (`why_not_done`)."""
         self.impossible: Counter[str] = Counter()
         """Kinds of operations that were drawn although they are not possible on this target."""
 

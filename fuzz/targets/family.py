@@ -81,7 +81,7 @@ class Mutable:
     own_tests: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """How many mutants of a module the release's own tests kill, and of how many; of other mutants than these."""
     survivors: str = ""
-    """Those that nothing finds, and why: the text of a file as `mutation.survivors` reads it."""
+    """Those that nothing finds, and why: the text of a file as `mutation.report` reads it."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ..findings.words import plural
 from ..findings.writing import write_file
 from ..opening.oracles import suited_to
 from ..opening.targets import open_target
-from ..page.beside import Kept, page_beside
+from ..page.trace_document import KeptTrace, page_beside
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import TraceError
 from ..traces.judges import judges_for
@@ -175,7 +175,7 @@ def _write_page(outcome: Outcome, target: Target, job: Job) -> None:
     """The page of a trace of the corpus that shows something: in the folder of the report, which is attached."""
     case = outcome.case
     judges = judges_for(case.file, lambda: suited_to(case.spec, target), case.oracles)
-    page_beside(case.file, target, judges, Kept(job.report / "corpus" / case.path.name, case.command))
+    page_beside(case.file, target, judges, KeptTrace(job.report / "corpus" / case.path.name, case.command))
 
 
 def corpus_junit(target: str, outcomes: list[Outcome]) -> str:

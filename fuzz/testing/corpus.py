@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..findings.oracle_names import LOCKSTEP
+from ..opening.names import is_own_code
 from ..opening.oracles import suited_to
-from ..opening.own_code import is_factory
 from ..targets.base import Target
 from ..traces.files import TraceError
 from ..traces.judges import judges_for
@@ -87,7 +87,7 @@ def read_case(path: Path, target: str | None = None, oracles: tuple[str, ...] = 
     code.
     """
     file = read_trace(path)
-    if target is None and is_factory(file.target):
+    if target is None and is_own_code(file.target):
         problem = f"{file.target!r} is somebody's code; if you trust it, say so: --blockproof-target {file.target}"
         raise TraceError(str(path), "target", problem)
     return Case(path, file, target or file.target, oracles, for_any)

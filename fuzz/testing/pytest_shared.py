@@ -6,8 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from ..opening.attention_types import attention_named
-from ..opening.oracles import oracles_named
+from ..opening.oracles import attention_named, oracles_named
 from ..opening.targets import check_spec, open_target
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import TraceError

@@ -17,8 +17,7 @@ from ...model.state import Request
 from ..engines.failing import Tested, failure
 from ..findings.oracle_names import LIVENESS
 from ..opening.given import Given, opened
-from ..opening.memories import memory_named
-from ..opening.oracles import suited_to
+from ..opening.oracles import memory_named, suited_to
 from ..runs.judging import Judging
 from ..runs.open_run import open_run, usable
 from ..runs.run import Run

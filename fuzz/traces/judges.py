@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..findings.oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, MODEL_FREE
-from ..opening.memories import memory_named
+from ..opening.oracles import memory_named
 from ..runs.judging import Judging
 from .steps import why_unbuilt
 from .trace_file import TraceFile

@@ -22,7 +22,7 @@ OnTry: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Limits:
+class SearchLimits:
     """When a search ends early, besides Ctrl-C."""
 
     candidates: int = MAX_CANDIDATES
@@ -52,7 +52,7 @@ class _LimitReachedError(Exception):
 class Reducer(ABC, Generic[Case, Found]):
     """The best case so far, and the search for a better one."""
 
-    def __init__(self, best: Case, finding: Found, limits: Limits) -> None:
+    def __init__(self, best: Case, finding: Found, limits: SearchLimits) -> None:
         """`finding` is what `best`, the case to begin with, shows."""
         self.best = best
         self.finding = finding

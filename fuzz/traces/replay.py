@@ -10,9 +10,8 @@ from ...model.ops import Operation
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import LIVENESS
 from ..oracles.liveness import is_script, judge
-from ..runs.guarding import guarded
 from ..runs.judging import USUAL, Judging, TooLongError
-from ..runs.open_run import asked, open_run, usable
+from ..runs.open_run import asked, guarded, open_run, usable
 from ..runs.run import Run
 from ..targets.base import Target, adapted_shape, lacking
 from ..workload.scene import Scene

@@ -12,9 +12,8 @@ from ..findings.words import outcome_text, plural, shape_text
 from ..oracles.liveness import is_script
 from ..targets.base import Target
 from .judges import Judges, was_difference
-from .recording import Recording, Step
 from .replay import replay
-from .steps import model_steps, step_lines, why_unbuilt
+from .steps import Recording, Step, model_steps, step_lines, why_unbuilt
 from .trace_file import TraceFile
 
 

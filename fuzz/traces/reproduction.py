@@ -15,9 +15,9 @@ from pathlib import Path
 from ..findings.finding import Finding
 from ..findings.oracle_names import ORACLES
 from ..findings.writing import told_if_lost, write_file
-from ..opening.folders import folder_of, seen_from
 from ..opening.given import Given, is_owned, opened
-from ..opening.memories import memory_named
+from ..opening.names import folder_of, seen_from
+from ..opening.oracles import memory_named
 from ..runs.judging import Judging
 from ..targets.base import TargetUnavailableError
 from .replay import replay

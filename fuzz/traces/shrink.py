@@ -9,22 +9,27 @@ the target (`drawable`): nothing that it lacks, no misuse in the place of legal 
 the same result, unless a limit in seconds ends the search early, which the result says.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ...model.ops import Done
+from ...model.core import Model
+from ...model.legal import allows, misuse
+from ...model.ops import Allocate, Done, Failed, Lookup, Operation, Outcome, Shape
 from ..findings.finding import Finding, Trace
 from ..findings.ops_json import to_json
 from ..findings.oracle_names import CONTRACT, SHADOW, TARGET
 from ..oracles.liveness import simpler_scripts
 from ..runs.judging import USUAL, Judging
-from ..targets.base import Target, lacking
+from ..targets.answers import hit_of
+from ..targets.base import Target, adapted_shape, block_sizes_of, lacking
+from ..workload.scene import Scene
 from . import simplify, simplify_shape
 from . import simplify_story as story
-from .drawable import Calls, DrawableShapes, said_by_model
-from .reducer import MAX_CANDIDATES, Limits, OnTry, Reduced, Reducer
+from .reducer import MAX_CANDIDATES, OnTry, Reduced, Reducer, SearchLimits
 from .replay import NotDrawnError, replay
+from .trace_file import shape_problems
 
 Pass: TypeAlias = Callable[[Trace], Iterator[Trace]]
 PASSES: tuple[Pass, ...] = (
@@ -53,6 +58,117 @@ LAST_PASSES: tuple[Pass, ...] = (
     simplify.plain_names,
 )
 """Tried when nothing else helps: many candidates, few hits."""
+
+
+class DrawableShapes:
+    """Says which shapes are drawable.
+
+    They have groups, a pool with room for a block, no prefix cache beside cross attention; the model has a core of
+    them, and the target's declarations leave them as they are.
+    """
+
+    def __init__(self, original: Shape, target: Target) -> None:
+        lacks, sizes = lacking(target), frozenset(block_sizes_of(target))
+
+        def is_declared(shape: Shape) -> bool:
+            return not sizes or sizes.issuperset(group.block_size for group in shape.groups)
+
+        def is_adapted(shape: Shape) -> bool:
+            return adapted_shape(shape, lacks) == shape
+
+        def has_groups_of_it(shape: Shape) -> bool:
+            several = len(shape.groups) > 1 and "hybrids" in lacks
+            return not several and not any(f"Group.kind={group.kind}" in lacks for group in shape.groups)
+
+        rules = (_has_groups, _has_room, _caches_no_encoder, _is_modelled, is_declared, is_adapted, has_groups_of_it)
+        self._rules = [rule for rule in rules if rule(original)]
+        self._answers: dict[Shape, bool] = {}
+
+    def __call__(self, shape: Shape) -> bool:
+        """True if it could have been drawn."""
+        if shape not in self._answers:
+            self._answers[shape] = not any(shape_problems(shape)) and all(rule(shape) for rule in self._rules)
+        return self._answers[shape]
+
+
+def _has_groups(shape: Shape) -> bool:
+    return bool(shape.groups)
+
+
+def _has_room(shape: Shape) -> bool:
+    return shape.num_blocks > 1
+
+
+def _caches_no_encoder(shape: Shape) -> bool:
+    return not (shape.caching and any(group.kind == "cross" for group in shape.groups))
+
+
+def _is_modelled(shape: Shape) -> bool:
+    return isinstance(Model(shape).construction, Done)
+
+
+class Calls:
+    """Looks at each call of a replay before it is made: what kind it is, for this target and in this state.
+
+    What a target lacks as a whole, a replay leaves out. Drafts are not a call or a field of one: it depends on what is
+    known of a request whether a step begins with tokens that are.
+    """
+
+    def __init__(self, lacks: Collection[str]) -> None:
+        self._lacks_drafts = "drafts" in lacks
+        self.counts: Counter[str] = Counter()
+        """How many were misuse, by kind of operation, and how many of what the target lacks."""
+        self.most: Counter[str] | None = None
+        """How many there may be; None if that is not known yet."""
+
+    def __call__(self, scene: Scene, operation: Operation) -> bool:
+        """True if it may be made: it is neither misuse nor lacking, or not more often so than it may be."""
+        what = ""
+        if misuse(scene, operation):
+            what = type(operation).__name__
+        elif self._lacks_drafts and isinstance(operation, Allocate) and _drafts(scene, operation):
+            what = "drafts"
+        if not what:
+            return True
+        self.counts[what] += 1
+        return self.most is None or self.counts[what] <= self.most[what]
+
+
+def _drafts(scene: Scene, step: Allocate) -> bool:
+    """True if the step goes on behind the known tokens; the first token of a step is never a draft."""
+    request = scene.requests[step.request]
+    start = request.computed + (request.hit[0] if step.hit and request.hit else 0) + step.external
+    return start + step.new_tokens > max(len(request.tokens), start + 1)
+
+
+def said_by_model(trace: Trace, *, raised: bool = False) -> str | None:
+    """What the model says of the last operation of a trace that a target was given: `value`, `refusal`, `misuse`, or an
+    error; of a lookup whether it hits, and if the target `raised`, so that nothing else says it, whether it hits none,
+    one or several entries.
+
+    None if it does not get there: with the target's own ids of blocks, or after another answer, operations may make no
+    sense to it.
+    """
+    model = Model(trace.shape)
+    if isinstance(model.construction, Failed) or not trace.operations:
+        return None
+    said = None
+    for operation in trace.operations:
+        if not allows(model, operation):
+            return None
+        broken = misuse(model, operation)
+        outcome = model.apply(operation)
+        said = "misuse" if broken else _word(operation, outcome, raised)
+    return said
+
+
+def _word(operation: Operation, outcome: Outcome, raised: bool) -> str:
+    if not isinstance(outcome, Done):
+        return getattr(outcome, "error", "refusal")
+    if not isinstance(operation, Lookup) or (hit := hit_of(outcome)) is None:
+        return "value"
+    entries = max(map(len, hit[1]), default=0) if hit[0] else 0
+    return f"hit of {('none', 'one', 'several')[min(entries, 2)]}" if raised else f"hit: {entries > 0}"
 
 
 class NotReproducedError(Exception):
@@ -91,7 +207,7 @@ def shrink(
     if finding is None or finding.kind != kind:
         seen = f"`{finding.kind[0]}` at {finding.kind[1]}" if finding else "no difference"
         raise NotReproducedError(f"replaying shows {seen} instead of `{kind[0]}` at {kind[1]}")
-    limits, shapes = Limits(max_candidates, max_seconds, on_try), DrawableShapes(applied.shape, target)
+    limits, shapes = SearchLimits(max_candidates, max_seconds, on_try), DrawableShapes(applied.shape, target)
     reducer = _TraceReducer(applied, finding, limits, replays, (shapes, calls))
     return Shrunk(**vars(reducer.run()), trace=reducer.best)
 
@@ -103,7 +219,7 @@ class _TraceReducer(Reducer[Trace, Finding]):
         self,
         best: Trace,
         finding: Finding,
-        limits: Limits,
+        limits: SearchLimits,
         replays: Callable[[Trace], tuple[Finding | None, Trace]],
         drawable: tuple[DrawableShapes, Calls],
     ) -> None:

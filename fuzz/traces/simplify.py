@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar, cast, get_args
 
 from ...model.ops import Advance, Allocate, AllocateBatch, Group, Kind, Operation, Submit
 from ..findings.finding import Trace
-from ..findings.named import requests_of
+from ..findings.words import requests_of
 from ..workload.bounds import without_rows
 
 Knob: TypeAlias = Callable[[Trace, int], Trace]

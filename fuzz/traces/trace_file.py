@@ -124,7 +124,7 @@ class TraceFile:
     oracles: tuple[str, ...] | None = None
     """What judged when it was found; None in files of old."""
     tensors: str | None = None
-    """Where the shadow memory kept its tags, as `opening.memories.memory_named` takes it; None for lists."""
+    """Where the shadow memory kept its tags, as `opening.oracles.memory_named` takes it; None for lists."""
     compared_with: str | None = None
     """The first of two targets, of which `target` is the second, where the trace shows how they differ."""
 

@@ -6,23 +6,73 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from ..engines.keeping import Kept, keep_found
+from ...model.arith import down
 from ..engines.plan import Plan
+from ..engines.reproductions import KeptFinding, keep_found
 from ..findings.finding import Finding
 from ..findings.interruption import interrupted_by
 from ..findings.words import plural
-from ..reports import formats
 from ..reports.progress import OnProgress
+from ..reports.run import RunDocument
 from ..reports.summary import Found, Summary
 from ..reports.vacuity import vacuity
 from ..runs.judging import TooLongError
 from ..runs.open_run import open_run
 from ..targets.base import Target
 from .driver import Objection, Served, Service, Setting
-from .ideal import Ideal, ideal
 from .logs import Log
+
+
+@dataclass(frozen=True)
+class Ideal:
+    """What a cache without end would find."""
+
+    asked: int
+    """Tokens of all prompts."""
+    hit: int
+    """Tokens of these in whole blocks that an earlier prompt begins with, the last token left out."""
+    entries: int
+    """Numbers of the log's content."""
+    entries_hit: int
+    """Of these, leading ones of a prompt that came up before; the figure that is published with such logs."""
+
+    @property
+    def ratio(self) -> float:
+        """Of the tokens asked for, the share that was there."""
+        return self.hit / self.asked
+
+    @property
+    def ratio_of_entries(self) -> float:
+        """The same of the log's own numbers."""
+        return self.entries_hit / self.entries
+
+
+def ideal(log: Log, block_size: int) -> Ideal:
+    """What a cache without end would find in blocks of so many tokens.
+
+    Equal content is known by equal chains: a number counts together with those before it.
+    """
+    chains: dict[tuple[int, int], int] = {}
+    longest: dict[int, int] = {0: 0}  # by chain, the most tokens of its last number that a prompt had
+    asked = hit = entries = entries_hit = 0
+    for one in log.requests:
+        chain, shared, known, left = 0, 0, True, one.prompt
+        for number in one.content:
+            tokens = min(left, log.unit)
+            link = (chain, number)
+            entries_hit += known and link in chains
+            known = known and link in chains
+            chain = chains.setdefault(link, len(chains) + 1)
+            shared += min(tokens, longest.get(chain, 0)) if known else 0
+            known = known and longest[chain] >= tokens
+            longest[chain] = max(longest.get(chain, 0), tokens)
+            left -= tokens
+        asked += one.prompt
+        hit += min(down(shared, block_size), down(one.prompt - 1, block_size))
+        entries += len(one.content)
+    return Ideal(asked, hit, entries, entries_hit)
+
 
 MOST_SHOWN = 300
 """Characters of a line about a finding that are printed."""
@@ -56,7 +106,7 @@ class TrafficOutcome:
     task: TrafficTask
     sliced: str = ""
     """How the finding was cut down to few requests."""
-    kept: Kept | None = None
+    kept: KeptFinding | None = None
     """What was found."""
     processor_s: float = 0.0
     """Seconds of this process's processor time."""
@@ -70,13 +120,17 @@ class TrafficOutcome:
             return 130 if self.done.finding is None else 1
         return 0 if vacuity(self.done).problem is None else 3
 
-    def as_json(self) -> dict[str, Any]:
-        """The report, JSON-ready."""
-        served = {**vars(self.served), "hit_ratio": self.served.hit_ratio}
-        best = {**vars(self.ideal), "ratio": self.ideal.ratio, "ratio_of_entries": self.ideal.ratio_of_entries}
-        document: dict[str, Any] = {**formats.as_json(self.done), "served": served, "ideal": best}
-        document |= {"blocks": self.blocks, "processor_seconds": round(self.processor_s, 1), "repeat": self.task.repeat}
-        return document | ({"reproduction": self.kept.as_json(), "slice": self.sliced} if self.kept else {})
+    def document(self) -> RunDocument:
+        """What came of it, for people and machines."""
+        document = RunDocument.of(self.done)
+        document.served = {**vars(self.served), "hit_ratio": self.served.hit_ratio}
+        ratios = {"ratio": self.ideal.ratio, "ratio_of_entries": self.ideal.ratio_of_entries}
+        document.ideal = {**vars(self.ideal), **ratios}
+        document.blocks, document.processor_seconds = self.blocks, round(self.processor_s, 1)
+        document.repeat = self.task.repeat
+        if self.kept is not None:
+            document.reproduction, document.slice = self.kept.reproduced(), self.sliced
+        return document
 
     def lines(self) -> list[str]:
         """What a person is told below the report."""

@@ -29,8 +29,8 @@ from blockproof.fuzz.exploration.faults import FAULTS
 from blockproof.fuzz.exploration.scopes import SCOPES
 from blockproof.fuzz.faults import Part, fault_named
 from blockproof.fuzz.opening.targets import check_spec
+from blockproof.fuzz.releases.finding_scripts import standalone
 from blockproof.fuzz.releases.findings import SCRIPT, WHOLE
-from blockproof.fuzz.releases.standalone import standalone
 from blockproof.fuzz.releases.versions import range_in, releases_between
 from blockproof.fuzz.testing.pytest_options import OPTIONS
 from blockproof.proofs.theorems import THEOREMS
@@ -225,7 +225,7 @@ def _spoken_of(arguments: list[str]) -> str:
 
 def _wrong_value(given: Mapping[str, Any]) -> str:
     """What a command would say of the names that it looks at first: targets, attention types, oracles, and so on."""
-    settings = given["command"] == "detection"  # which holds settings against one another, not targets
+    settings = given["command"] == "mutants"  # which holds settings against one another, not targets
     named = ["target"] if settings else ["target", "against"]
     targets = [target for name in named for target in _listed(given.get(name))]
     known = [target for target in targets if not _PLACEHOLDER.fullmatch(target)]

@@ -22,7 +22,7 @@ def _value(kind: kinds.Type, text: Callable[[], str]) -> Any:
         case kinds.DictType(key_type=key, value_type=value):
             return {str(_value(key, text)): _value(value, text) for _ in range(3)}
         case kinds.UnionType(types=types):
-            return _value(next(one for one in types if not isinstance(one, kinds.NoneType)), text)
+            return _value(next(one for one in types if not isinstance(one, kinds.NoneType | kinds.CustomType)), text)
         case kinds.LiteralType(values=values):
             return values[0]
         case kinds.BoolType():

@@ -9,34 +9,16 @@ from typing import Any
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.exploration import checkpoint
 from blockproof.fuzz.findings.reading import json_of
-from blockproof.fuzz.page.campaign_document import CampaignRow
-from blockproof.fuzz.page.explore_document import ExploreFile
-from blockproof.fuzz.page.mutants_document import HuntRow
-from blockproof.fuzz.page.proof_document import ProveFile, VerifyFile
-from blockproof.fuzz.page.run_document import RunFile
-from blockproof.fuzz.page.scaling_document import ScalingFile
-from blockproof.fuzz.page.scheduler_document import SchedulerFile
+from blockproof.fuzz.page.files import RESULTS
 
 from .filled import filled
 from .malformed import TEXTS, damaged, spoiled
 
-REPORTS: dict[str, Any] = {
-    "run": RunFile,
-    "campaign": list[CampaignRow],
-    "verify": VerifyFile,
-    "prove": ProveFile,
-    "mutants": list[HuntRow],
-    "explore": ExploreFile,
-    "scaling": ScalingFile,
-    "fuzz-scheduler": SchedulerFile,
-}
-"""What `report` takes besides traces."""
-
 
 def report_data(kind: str, text: Callable[[], str]) -> Any:
     """The data of such a report, with `text()` in every field that is a text."""
-    data = filled(REPORTS[kind], text)
-    if kind == "explore":
+    data = filled(RESULTS[kind], text) | {"document": kind}
+    if kind == "exploration":
         for scope in data["scopes"]:
             scope["levels"] = [1, scope["states"] - 1]
     return data
@@ -53,9 +35,9 @@ class Reports:
     def __init__(self, folder: Path, trace: str) -> None:
         self._folder = folder
         (folder / "there.json").write_text(trace)
-        self.whole = [report_text(kind, lambda: "there.json") for kind in REPORTS]
+        self.whole = [report_text(kind, lambda: "there.json") for kind in RESULTS]
         random = Random(0)
-        self.whole += [report_text(kind, lambda: random.choice(TEXTS)) for kind in REPORTS for _ in range(3)]
+        self.whole += [report_text(kind, lambda: random.choice(TEXTS)) for kind in RESULTS for _ in range(3)]
 
     def words(self, random: Random) -> list[str]:
         """The arguments of a command that is given a malformed one."""

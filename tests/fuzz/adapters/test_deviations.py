@@ -16,10 +16,10 @@ from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.known_deviations import declared_for, known_of, model_for
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.releases.deviations_elsewhere import SAME
-from blockproof.fuzz.releases.known_deviations import KEPT, page, pages_elsewhere, undeclared
-from blockproof.fuzz.reports import formats as report
-from blockproof.fuzz.reports.formats import LONG_RUN, as_json, plain
+from blockproof.fuzz.releases.deviations import KEPT, SAME, page, pages_elsewhere, undeclared
+from blockproof.fuzz.reports import run as report
+from blockproof.fuzz.reports.formats import plain
+from blockproof.fuzz.reports.run import LONG_RUN, RunDocument
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.targets.deviations import MISUSE_UNCHECKED, DeviatingModel, Deviation, trace_names
 from blockproof.fuzz.traces.replay import replay
@@ -225,7 +225,7 @@ def test_the_command_replays_every_trace_and_writes_the_page(opens, tmp_path, ca
     written = (tmp_path / "deviations.md").read_text()
     assert [name for name in TRACES if f"{name}.json" not in written] == []
     assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"shown": sorted(TRACES), "problems": []}
+    assert json.loads(capsys.readouterr().out) == {"document": "deviations", "shown": sorted(TRACES), "problems": []}
 
 
 def test_the_command_fails_where_a_release_has_mended_one(opens, capsys):
@@ -293,8 +293,8 @@ def test_a_long_run_names_the_deviations_that_never_occurred(monkeypatch):
     never = {"chunked-cap", "mamba-negative-demand", "mamba-external-state", "sink-construction"}
     assert never <= set(summary.unseen_deviations())
     assert "misuse-unchecked" not in summary.unseen_deviations(), "without chaos it cannot occur"
-    assert as_json(summary)["deviations_not_seen"] == summary.unseen_deviations()
-    lines = {line.split()[0]: line for line in plain(summary).splitlines() if line.startswith("  ")}
+    assert RunDocument.of(summary).deviations_not_seen == summary.unseen_deviations()
+    lines = {line.split()[0]: line for line in plain(RunDocument.of(summary)).splitlines() if line.startswith("  ")}
     for deviation in DECLARED:
         assert ("STALE" in lines[deviation.id]) == (deviation.id in summary.unseen_deviations())
     assert "common-prefix-unknown" not in summary.unseen_deviations()

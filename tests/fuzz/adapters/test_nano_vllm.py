@@ -10,8 +10,8 @@ import pytest
 from blockproof.fuzz.adapters.nano_vllm import make_target
 from blockproof.fuzz.adapters.nano_vllm.engine import CHECKOUT, load
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.engines.going_on import keep_all
 from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.reproductions import keep_all
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.known import KnownFinding
 from blockproof.fuzz.findings.severity import Severity, severity

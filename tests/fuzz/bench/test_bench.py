@@ -15,7 +15,7 @@ from blockproof.fuzz.bench.report import markdown, summary_lines
 from blockproof.fuzz.bench.side import BenchError, Side
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening import environments
-from blockproof.fuzz.page.files import Wanted, document_of
+from blockproof.fuzz.page.files import TraceSettings, document_of
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.traces.files import TraceError
 
@@ -281,12 +281,12 @@ def test_cost_is_told_against_each_size(tmp_path):
     assert decode.values(PACED) == [(1, 1000.0), (4, 1000.0)]
     page = scaling.markdown([PACED, REFERENCE], curves)
     assert f"| decode step, of a request | {PACED} | 1 µs | 1 µs | 1.00 |" in page
-    document = scaling.as_json([PACED, REFERENCE], curves)
-    assert {"axis": "running", "operation": "decode step"}.items() <= document["curves"][0].items()
-    (tmp_path / "scaling.json").write_text(json.dumps(document))
+    document = scaling.document([PACED, REFERENCE], curves)
+    assert (document.curves[0].axis, document.curves[0].operation) == ("running", "decode step")
+    (tmp_path / "scaling.json").write_text(document.text())
     with pytest.raises(TraceError, match="is no campaign"):
-        document_of(tmp_path / "scaling.json", Wanted(), before=tmp_path / "scaling.json")
-    charts = document_of(tmp_path / "scaling.json", Wanted()).charts
+        document_of(tmp_path / "scaling.json", TraceSettings(), before=tmp_path / "scaling.json")
+    charts = document_of(tmp_path / "scaling.json", TraceSettings()).charts
     assert (charts[0].title, charts[0].y) == ("decode step, by running requests", "time of a request, ns")
     assert (charts[0].series[0].xs, charts[0].series[0].ys) == ([1, 4], [1000, 1000])
 

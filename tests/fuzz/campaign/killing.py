@@ -24,7 +24,7 @@ from typing import cast
 import msgspec
 from blockproof.fuzz.campaign.checking import problems
 from blockproof.fuzz.campaign.database import Database
-from blockproof.fuzz.campaign.local import LocalExecutor
+from blockproof.fuzz.campaign.executor import LocalExecutor
 from blockproof.fuzz.campaign.store import read_arms
 from blockproof.fuzz.campaign.tasks import Options, Task, encoded, result_of
 from blockproof.fuzz.traces.trace_file import read_trace

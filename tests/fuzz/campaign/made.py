@@ -10,10 +10,19 @@ from typing import Any
 
 from blockproof.fuzz.campaign.conduct import Session, conduct
 from blockproof.fuzz.campaign.executor import Done
-from blockproof.fuzz.campaign.keys import digest, unpacked
-from blockproof.fuzz.campaign.settings import Limits, Settings
+from blockproof.fuzz.campaign.settings import CampaignLimits, Settings
 from blockproof.fuzz.campaign.store import Store
-from blockproof.fuzz.campaign.tasks import Replayed, Seed, Task, TaskFinding, TaskResult, encoded, task_of
+from blockproof.fuzz.campaign.tasks import (
+    Replayed,
+    Seed,
+    Task,
+    TaskFinding,
+    TaskResult,
+    digest,
+    encoded,
+    task_of,
+    unpacked,
+)
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, dump_trace
 from blockproof.model.ops import Done as Returned
@@ -100,6 +109,6 @@ def run(path: Path, wanted: Settings | None, operations: int, executor: Serial |
     """Go on with a campaign until it has drawn so many operations. Returns how it ended."""
     store = Store(path, wanted)
     try:
-        return conduct(store, executor or Serial(), Session(Limits(operations=operations), **session))
+        return conduct(store, executor or Serial(), Session(CampaignLimits(operations=operations), **session))
     finally:
         store.close()

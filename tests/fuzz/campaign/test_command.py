@@ -9,10 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.campaign import telling
 from blockproof.fuzz.campaign.database import Database
 from blockproof.fuzz.campaign.executor import ExecutorLostError
-from blockproof.fuzz.campaign.status import read_status
+from blockproof.fuzz.campaign.status import progress_line, read_status
 from blockproof.fuzz.campaign.store import Store
 from blockproof.fuzz.campaign.tasks import Task, TaskResult
 from blockproof.fuzz.cli.main import main
@@ -31,7 +30,7 @@ def doing(monkeypatch, tmp_path):
 
     def put(result_of=drawn_result):
         made = Serial(result_of)
-        monkeypatch.setattr("blockproof.fuzz.campaign.local.LocalExecutor", lambda jobs: made)
+        monkeypatch.setattr("blockproof.fuzz.campaign.executor.LocalExecutor", lambda jobs: made)
         return made
 
     put()
@@ -192,7 +191,7 @@ def test_export_writes_traces_tests_pages_and_what_report_reads(doing, capsys):
     assert ended("campaign", "export", "a.sqlite", "--out", "there") == 1
     told = capsys.readouterr()
     assert "no pages" not in told.err
-    (row,) = json.loads(Path("there/campaign.json").read_text())
+    (row,) = json.loads(Path("there/campaign.json").read_text())["targets"]
     assert row["target"] == TARGET
     assert {Path(one["trace"]) for one in row["findings"]} == {*Path("there").glob("*/*.json")}
     trace = Path(row["findings"][0]["trace"])
@@ -204,9 +203,9 @@ def test_export_writes_traces_tests_pages_and_what_report_reads(doing, capsys):
 
 def real_finding(task):
     """What the target really does wrong."""
-    from blockproof.fuzz.campaign import doing
+    from blockproof.fuzz.campaign import work
 
-    return doing.done(Task(*(task.number, task.target, task.attention, task.oracles, "random", 1, 300)))
+    return work.done(Task(*(task.number, task.target, task.attention, task.oracles, "random", 1, 300)))
 
 
 def test_export_without_a_target_that_can_be_opened_has_no_pages(tmp_path, capsys):
@@ -221,7 +220,7 @@ def test_export_without_a_target_that_can_be_opened_has_no_pages(tmp_path, capsy
     assert len([*(tmp_path / "out").rglob("test_*.py")]) == 1
     words = ("campaign", "export", str(tmp_path / "a.sqlite"), "--no-pages", "--json", "--out", str(tmp_path / "two"))
     assert ended(*words) == 1
-    assert json.loads(capsys.readouterr().out) == {"findings": 1, "folder": str(tmp_path / "two")}
+    assert json.loads(capsys.readouterr().out) == {"document": "export", "findings": 1, "folder": str(tmp_path / "two")}
 
 
 def test_the_status_is_told_while_a_campaign_runs(doing, tmp_path):
@@ -237,7 +236,7 @@ def test_the_status_is_told_while_a_campaign_runs(doing, tmp_path):
     assert [one.tasks["done"] for one in seen] == [0, 1, 2, 3, 4]
     assert [one.tasks["open"] for one in seen] == [2, 2, 2, 2, 1]
     assert not status().running
-    assert "0 s" in telling.progress_line(seen[0], 2)
+    assert "0 s" in progress_line(seen[0], 2)
 
 
 def test_watch_goes_on_until_the_campaign_ends(doing, capsys, monkeypatch):

@@ -12,7 +12,7 @@ from blockproof.fuzz.campaign.checking import problems
 from blockproof.fuzz.campaign.conduct import Ended, Session, conduct
 from blockproof.fuzz.campaign.database import Database
 from blockproof.fuzz.campaign.executor import Done, ExecutorLostError
-from blockproof.fuzz.campaign.settings import Limits
+from blockproof.fuzz.campaign.settings import CampaignLimits
 from blockproof.fuzz.campaign.store import Store
 from blockproof.fuzz.campaign.tasks import Replayed, Task, TaskResult
 
@@ -61,7 +61,7 @@ def test_so_many_operations_are_drawn_and_no_more(tmp_path):
 
 def test_a_limit_of_no_time_ends_it_at_once(tmp_path):
     store = Store(tmp_path / "a.sqlite", settings(tmp_path))
-    assert conduct(store, Serial(), Session(Limits(seconds=0.0))) is Ended.LIMIT
+    assert conduct(store, Serial(), Session(CampaignLimits(seconds=0.0))) is Ended.LIMIT
     store.close()
     assert counted(tmp_path / "a.sqlite")[0] == []
 

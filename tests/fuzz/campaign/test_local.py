@@ -6,7 +6,7 @@ import time
 from multiprocessing import active_children
 
 import pytest
-from blockproof.fuzz.campaign.local import LocalExecutor
+from blockproof.fuzz.campaign.executor import LocalExecutor
 from blockproof.fuzz.campaign.tasks import Task, encoded, result_of
 
 from ..waiting import wait_until

@@ -12,8 +12,14 @@ from types import SimpleNamespace
 import pytest
 from blockproof.fuzz.campaign import ray_executor
 from blockproof.fuzz.campaign.executor import Done, ExecutorLostError
-from blockproof.fuzz.campaign.ray_driver import MOST_DEATHS, MOST_LOSSES, PER_CORE, RayTasks
-from blockproof.fuzz.campaign.ray_executor import RayExecutor, check_address
+from blockproof.fuzz.campaign.ray_executor import (
+    MOST_DEATHS,
+    MOST_LOSSES,
+    PER_CORE,
+    RayExecutor,
+    RayTasks,
+    check_address,
+)
 from blockproof.fuzz.targets.base import TargetUnavailableError
 
 

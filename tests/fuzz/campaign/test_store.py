@@ -5,8 +5,8 @@ import sqlite3
 import msgspec
 import pytest
 from blockproof.fuzz.campaign.checking import problems
+from blockproof.fuzz.campaign.conduct import opened
 from blockproof.fuzz.campaign.database import Database, StoreError
-from blockproof.fuzz.campaign.going_on import opened
 from blockproof.fuzz.campaign.settings import joined
 from blockproof.fuzz.campaign.store import Store
 from blockproof.fuzz.campaign.tasks import Replayed, Task, TaskResult

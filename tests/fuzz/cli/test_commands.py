@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.cli import main as cli
-from blockproof.fuzz.engines.choice import ENGINES
-from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.engines.seeded import ENGINES, run_random
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.traces.trace_file import TraceFile, read_trace, write_trace
@@ -184,7 +183,7 @@ def test_mutants_lists_finds_and_measures(capsys):
     assert cli.main(["mutants", "--list"]) == 0
     assert "free-order-reversed" in capsys.readouterr().out
     assert cli.main(["mutants", "--only", "free-order-reversed", "--json"]) == 0
-    (hunt,) = json.loads(capsys.readouterr().out)
+    (hunt,) = json.loads(capsys.readouterr().out)["faults"]
     assert (hunt["found"], hunt["observable"], hunt["shrunk_to"]) == (True, "free", 3)
     assert cli.main(["mutants", "--only", "usage-counts-null-block", "--oracle", "liveness", "--operations", "50"]) == 1
     assert "0 of 1 found; missed: usage-counts-null-block" in capsys.readouterr().out
@@ -201,7 +200,7 @@ def test_mutants_hunts_the_catalogue_with_several_seeds_and_every_detector(capsy
     assert "not run" in out
     assert "not run: prove, as it proves rules of the model" in out
     assert cli.main([*words, "--matrix", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
+    (row,) = json.loads(capsys.readouterr().out)["faults"]
     assert (row["bug"], row["found"], row["detectors"]["prove"]) == ("V13", True, None)
     assert len(row["seeds"]) == 2
     assert cli.main(["mutants", "--real", "--list"]) == 0

@@ -3,7 +3,7 @@
 import pytest
 import typer
 from blockproof.fuzz.cli.main import app, main
-from blockproof.fuzz.cli.renamed import FLAGS, NOW
+from blockproof.fuzz.cli.renamed import COMMANDS, FLAGS, NOW
 
 
 def options(command, path=()):
@@ -30,6 +30,13 @@ def test_an_old_name_is_answered_with_the_new_one(command, old, capsys):
 def test_an_option_that_takes_no_file_any_more_says_what_to_write(command, option, tmp_path, capsys):
     assert main([*command.split(), option, str(tmp_path / "file")]) == 2
     assert capsys.readouterr().err == f"blockproof: {option} {FLAGS[command, option]}\n"
+
+
+@pytest.mark.parametrize("words", [*COMMANDS])
+def test_a_command_that_is_an_option_now_says_which(words, capsys):
+    assert main([*words, "--seeds", "2"]) == 2
+    assert capsys.readouterr().err == f"blockproof: {' '.join(words)} is now {COMMANDS[words]}\n"
+    assert " ".join(words) not in EVERY
 
 
 def test_one_word_means_one_thing():

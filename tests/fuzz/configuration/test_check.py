@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from blockproof.fuzz.adapters import references
 from blockproof.fuzz.adapters.vllm.configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
-from blockproof.fuzz.configuration.check import Judge, Limits, draw_case, run
+from blockproof.fuzz.configuration.check import CheckLimits, Judge, draw_case, run
 from blockproof.fuzz.configuration.draw import configuration_of
 from blockproof.fuzz.configuration.findings import finding_text, read_finding, write_finding
 from blockproof.fuzz.configuration.invariants import INVARIANTS
@@ -47,7 +47,7 @@ def modelled(*arguments):
 
 def checked(calculator, cases, oracle="all", findings=1, seed=0):
     reach = Reach(calculator.name, seed)
-    run(calculator, reach, Limits(cases, None, findings), oracle)
+    run(calculator, reach, CheckLimits(cases, None, findings), oracle)
     return reach
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.configuration import fuzzing
-from blockproof.fuzz.configuration.check import Limits
+from blockproof.fuzz.configuration.check import CheckLimits
 from blockproof.fuzz.configuration.findings import read_finding
 from blockproof.fuzz.configuration.fuzzing import (
     ConfigurationOutcome,
@@ -19,7 +19,7 @@ from blockproof.fuzz.opening.targets import open_calculator
 from blockproof.fuzz.traces.files import TraceError
 
 FAULT = "fault:one-block-more"
-TASK = ConfigurationTask(FAULT, 0, Limits(configurations=200), "lockstep")
+TASK = ConfigurationTask(FAULT, 0, CheckLimits(configurations=200), "lockstep")
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +82,10 @@ def test_the_headline_says_if_the_run_ended_early():
 @pytest.mark.parametrize(
     ("task", "says"),
     [
-        (ConfigurationTask("impl", 5, Limits()), "--cases 40 --seed 5"),
-        (ConfigurationTask("impl", 5, Limits(), "invariants"), "--cases 40 --seed 5 --oracle invariants"),
+        (ConfigurationTask("impl", 5, CheckLimits()), "--cases 40 --seed 5"),
+        (ConfigurationTask("impl", 5, CheckLimits(), "invariants"), "--cases 40 --seed 5 --oracle invariants"),
         (
-            ConfigurationTask("impl", 5, Limits(findings=None), isolate=True),
+            ConfigurationTask("impl", 5, CheckLimits(findings=None), isolate=True),
             "--cases 40 --seed 5 --keep-going --isolate",
         ),
     ],

@@ -1,17 +1,16 @@
 """A run from its task to its outcome: what is kept of a finding, what counts as a failure, how it is repeated."""
 
+import json
 from dataclasses import replace
 
 import pytest
-from blockproof.fuzz.engines import keeping
+from blockproof.fuzz.engines import reproductions
 from blockproof.fuzz.engines.fuzzing import FuzzOutcome, FuzzTask, fuzz, repeat_command
-from blockproof.fuzz.engines.going_on import KeptFound, keep_all
-from blockproof.fuzz.engines.keeping import keep_found, keep_smaller, recorded_name
 from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.reproductions import KeptFound, keep_all, keep_found, keep_smaller, recorded_name
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.reports.formats import found_lines
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.traces.shrink import NotReproducedError
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, read_trace
@@ -57,13 +56,13 @@ def test_a_run_without_operations_is_repeated_by_its_time():
 
 
 def test_a_finding_or_a_floor_that_was_not_reached_is_a_failure(found):
-    assert not FuzzOutcome(done(), None, [], "").failed
-    assert FuzzOutcome(done(), None, ["a floor"], "").failed
-    assert FuzzOutcome(found, None, [], "").failed
+    assert not FuzzOutcome(done(), [], "").failed
+    assert FuzzOutcome(done(), ["a floor"], "").failed
+    assert FuzzOutcome(found, [], "").failed
 
 
 def digest(outcome):
-    return f"digest of the operations: {outcome.as_json()['digest']}"
+    return f"digest of the operations: {outcome.document().digest}"
 
 
 def test_a_task_is_run_kept_and_told(tmp_path):
@@ -75,18 +74,20 @@ def test_a_task_is_run_kept_and_told(tmp_path):
     assert steps[1].endswith("_whole.json; shrinking for at most 60 s ...")
     assert outcome.unmet == [f"operations in all {outcome.done.operations} times, floor 1000000000"]
     assert outcome.lines() == [*outcome.unmet, digest(outcome), f"repeat this run: {outcome.repeat}"]
-    lines = found_lines(outcome.done)
+    lines = outcome.document().found_lines()
     assert lines[:2] == ["", "lockstep: model and target differ in `free` at operation 2: Free a"]
     assert any(line.startswith("shrunk to 3 operations in ") for line in lines)
     assert lines[-1] == f"repeat the finding: {outcome.kept.files.command}"
-    document = outcome.as_json()
-    assert document["finding"]["step"] == 2
-    assert document["finding"]["command"] == outcome.kept.files.command
-    assert document["reproduction"]["operations"] == 3
-    assert document["floors_unmet"] == outcome.unmet
+    document = outcome.document()
+    assert document.finding["step"] == 2
+    assert document.finding["command"] == outcome.kept.files.command
+    assert document.finding["trace"] == str(outcome.kept.files.trace)
+    assert document.finding["identity"] == ["lockstep", "free", "Free"]
+    assert document.reproduction.operations == 3
+    assert document.floors_unmet == outcome.unmet
     clean = fuzz(FuzzTask("impl", "random", replace(PLAN, operations=300)), open_target("impl"), tmp_path, {}, silent)
     assert clean.kept is None
-    assert "reproduction" not in clean.as_json()
+    assert "reproduction" not in json.loads(clean.document().text())
     assert clean.lines() == [digest(clean), f"repeat this run: {clean.repeat}"]
 
 
@@ -106,7 +107,7 @@ def test_the_trace_stays_as_it_was_found_beside_the_shrunk_one(found, tmp_path):
     assert (len(file.trace.operations), file.target, file.found_by.seed) == (3, FAULT, PLAN.seed)
     assert file.oracles == whole.oracles == PLAN.oracles
     assert file.finding.identity == whole.finding.identity == ("lockstep", "free", "Free")
-    assert (kept.as_json()["operations"], kept.as_json()["complete"]) == (3, True)
+    assert (kept.reproduced().operations, kept.reproduced().complete) == (3, True)
     assert kept.go_on == ""
 
 
@@ -114,7 +115,7 @@ def test_who_gives_up_says_how_to_go_on(found, tmp_path):
     kept = keep_found(found.ranked()[0], found, open_target(FAULT), replace(PLAN, shrink_seconds=0.0), tmp_path, silent)
     lengths = {len(read_trace(path).trace.operations) for path in tmp_path.glob("*.json")}
     assert len(found.trace.operations) in lengths
-    assert kept.as_json()["complete"] is False
+    assert not kept.reproduced().complete
     assert kept.go_on == f"blockproof shrink {kept.files.trace} --target {FAULT}"
     assert f"gave up early, it may get shorter; to go on: {kept.go_on}" in kept.lines()
     file = read_trace(kept.files.trace)
@@ -127,11 +128,11 @@ def test_a_finding_that_does_not_show_again_is_kept_as_it_is(found, tmp_path, mo
         raise NotReproducedError("it did not")
 
     steps = []
-    monkeypatch.setattr(keeping, "shrink", never)
+    monkeypatch.setattr(reproductions, "shrink", never)
     kept = keep_found(found.ranked()[0], found, open_target(FAULT), PLAN, tmp_path, steps.append)
     assert steps[-1] == "not shrunk: it did not; the target may not be deterministic"
     assert kept.shrunk is None
-    assert kept.as_json()["operations"] is None
+    assert kept.reproduced().operations is None
     assert read_trace(kept.files.trace).trace == found.trace
     told = KeptFound(found.ranked()[0], kept).told()
     assert told.lines()[0] == str(found.finding).partition("\n")[0]

@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.fuzzing import FuzzTask, fuzz
-from blockproof.fuzz.engines.going_on import keep_all, write_known
-from blockproof.fuzz.engines.knowing import ALWAYS
 from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.reproductions import keep_all, write_known
 from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.engines.smallest import ALWAYS
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.reports.formats import sections
+from blockproof.fuzz.reports.run import RunDocument
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.traces.known_file import read_known
@@ -104,7 +104,7 @@ def everything(spec, tmp_path_factory):
 
 def test_a_lost_hit_does_not_hide_wrong_content(spec, everything):
     _, kept = everything
-    kinds = [(one.as_json()["severity"], one.found.finding.observable) for one in kept]
+    kinds = [(one.told().severity, one.found.finding.observable) for one in kept]
     assert kinds[0] == ("wrong content", "S7")
     assert {("lost efficiency", "S10"), ("lost efficiency", "S14")} <= {*kinds}
     first = run_random(
@@ -138,7 +138,7 @@ def test_known_findings_are_counted_and_the_new_one_is_found(spec, everything, t
     done = run_random(open_target(spec), plan, Summary(spec, "random", 1, oracles=ORACLES))
     assert done.finding.observable == "S7"
     assert done.known["s10-free"] > 0
-    table = next(table for table in sections(done) if table.title == "Known findings")
+    table = next(table for table in RunDocument.of(done).tables() if table.title == "Known findings")
     assert table.rows[0][0] in {entry.id for entry in known}
     again = run_random(open_target(spec), plan, Summary(spec, "random", 1, oracles=ORACLES))
     assert (again.trace, again.known, again.operations) == (done.trace, done.known, done.operations)
@@ -168,9 +168,13 @@ def test_an_entry_that_does_not_come_up_is_stale_after_a_long_run(everything):
     _, kept = everything
     entry = replace(kept[0].entry()[0], reason="known")
     long = Summary("x", "random", 1, operations=200_000, known_findings=(entry,))
-    assert [table.rows[0][1] for table in sections(long) if table.title == "Known findings"] == ["STALE? never"]
+    assert [table.rows[0][1] for table in RunDocument.of(long).tables() if table.title == "Known findings"] == [
+        "STALE? never"
+    ]
     short = replace(long, operations=10)
-    assert [table.rows[0][1] for table in sections(short) if table.title == "Known findings"] == ["not seen"]
+    assert [table.rows[0][1] for table in RunDocument.of(short).tables() if table.title == "Known findings"] == [
+        "not seen"
+    ]
 
 
 def test_what_was_found_until_ctrl_c_is_kept_as_it_is(spec, everything, tmp_path):
@@ -186,11 +190,11 @@ def test_exceptions_of_a_core_and_of_its_target_are_told_apart(spec, tmp_path):
     spec = spec.replace("make_target", "make_raising")
     plan = Plan(1, operations=4_000, attention=("full",), oracles=ORACLES, keep_going=True)
     outcome = fuzz(FuzzTask(spec, "random", plan), open_target(spec), tmp_path, {}, lambda line: None)
-    found = {(one.found.finding.observable, one.found.finding.kind[1]): one.as_json() for one in outcome.every}
+    found = {(one.found.finding.observable, one.found.finding.kind[1]): one.told() for one in outcome.every}
     assert {("S8", "Preempt"), ("protocol", "ReadTable")} <= {*found}
-    assert found["S8", "Preempt"]["exception"] == "KeyError"
-    assert found["protocol", "ReadTable"]["exception"] == "LookupError"
-    assert {one["severity"] for one in found.values()} == {"crash or standstill"}
+    assert found["S8", "Preempt"].exception == "KeyError"
+    assert found["protocol", "ReadTable"].exception == "LookupError"
+    assert {one.severity for one in found.values()} == {"crash or standstill"}
     core = run_random(open_target(spec), plan, Summary(spec, "random", 1))
     known = tuple(replace(one.entry()[0], reason="known", id=str(place)) for place, one in enumerate(outcome.every))
     done = run_random(open_target(spec), replace(plan, known=known), Summary(spec, "random", 1))

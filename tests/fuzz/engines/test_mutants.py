@@ -4,18 +4,22 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
+import msgspec
 import pytest
-from blockproof.fuzz.engines.mutant_matrix import DETECTORS, NOT_RUN, middle, results
 from blockproof.fuzz.engines.mutants import (
+    DETECTORS,
     FUZZ_CONFIG,
     MUTANTS,
+    NOT_RUN,
     Hunt,
     Search,
     can_be_tried,
     catch,
     hunt,
     known_faults,
+    middle,
     missed,
+    results,
 )
 from blockproof.fuzz.engines.plan import RUN_OPERATIONS
 from blockproof.fuzz.faults import CATALOGUED, FAULTS, MADE_UP, Part
@@ -110,10 +114,10 @@ def test_the_median_is_that_of_the_seed_in_the_middle() -> None:
     assert result.median.operations == took[1]
     assert [caught.hunt.shrunk_to is not None for caught in result.caught] == [True, False, False]
     assert result.median.shrunk_to == result.shown.hunt.shrunk_to == 3
-    document = result.as_json(matrix=False)
-    assert [seed["operations"] for seed in document["seeds"]] == [caught.hunt.operations for caught in result.caught]
-    assert "bug" not in document
-    assert "detectors" not in document
+    row = result.row(matrix=False)
+    assert isinstance(row.seeds, list)
+    assert [seed["operations"] for seed in row.seeds] == [caught.hunt.operations for caught in result.caught]
+    assert not {"bug", "detectors"} & msgspec.to_builtins(row).keys()
 
 
 def test_what_most_seeds_miss_is_missed() -> None:
@@ -125,7 +129,7 @@ def test_what_most_seeds_miss_is_missed() -> None:
 
 def test_each_detector_is_asked_or_shown_as_not_run() -> None:
     (result,) = results([FAULTS["negative-pop"]], replace(QUICK, operations=2_000), matrix=True)
-    cells = result.as_json(matrix=True)["detectors"]
+    cells: Any = result.row(matrix=True).detectors
     assert list(cells) == [*DETECTORS, *NOT_RUN]
     assert {name for name, cell in cells.items() if cell is None} == {FUZZ_CONFIG, *NOT_RUN}
     assert cells["lockstep"]["found"]

@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 from blockproof.fuzz.cli import main as cli
-from blockproof.fuzz.engines.knowing import Knowing
 from blockproof.fuzz.engines.root_causes import RootCauses
+from blockproof.fuzz.engines.smallest import KnownCounter
 from blockproof.fuzz.findings.finding import BUG, Trace
 from blockproof.fuzz.findings.oracle_names import BLOCKPROOF, CONTRACT, LIVENESS, SHADOW
 from blockproof.fuzz.findings.severity import Severity, severity
@@ -118,7 +118,7 @@ def test_what_was_found_before_is_kept_and_comes_first(capsys, tmp_path, monkeyp
 
 @pytest.mark.parametrize("what", ["counts", "of"])
 def test_asking_about_a_finding_may_fail_and_loses_nothing(failing, capsys, tmp_path, what):
-    failing(Knowing if what == "counts" else RootCauses, what, 1)
+    failing(KnownCounter if what == "counts" else RootCauses, what, 1)
     words = ("--target", "fault:one-block-leaks", "--oracle", "contract", "--seed", "1", "--operations", "3000")
     code, out, _ = run(capsys, "fuzz", *words, "--attention", "full", "--out", str(tmp_path))
     assert code == 1

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.engines.parting import form_of
 from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.smallest import form_of
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import CONTRACT
 from blockproof.fuzz.reports.summary import FIRST_SAMPLES, MOST_SAMPLES, Found, Summary

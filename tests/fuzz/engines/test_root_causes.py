@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from blockproof.fuzz.engines import root_causes
 from blockproof.fuzz.engines.plan import Plan
-from blockproof.fuzz.engines.root_causes import NEW, RootCauses, agree
+from blockproof.fuzz.engines.root_causes import RootCauses, agree
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.oracle_names import CONTRACT, MODEL_FREE, SHADOW, STRICT
 from blockproof.fuzz.opening.known_deviations import model_for
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases.findings import known_causes
-from blockproof.fuzz.reports.summary import Found, Summary
+from blockproof.fuzz.reports.summary import NEW, Found, Summary
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.targets.rule import Rule
 from blockproof.fuzz.traces.replay import replay

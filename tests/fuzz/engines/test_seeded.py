@@ -8,9 +8,8 @@ from itertools import islice
 
 import pytest
 from blockproof.fuzz.engines import seeded as engines
-from blockproof.fuzz.engines.choice import ENGINES, run_engine
 from blockproof.fuzz.engines.plan import RUN_OPERATIONS, Plan
-from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.engines.seeded import ENGINES, run_engine, run_random
 from blockproof.fuzz.findings.ops_json import to_json
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import COUNTERS, Summary

@@ -3,9 +3,9 @@
 import time
 
 import pytest
-from blockproof.fuzz.engines.choice import ENGINES, run_engine
 from blockproof.fuzz.engines.fuzzing import slow
 from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import ENGINES, run_engine
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
 

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.configuration.check import Limits, run
+from blockproof.fuzz.configuration.check import CheckLimits, run
 from blockproof.fuzz.configuration.invariants import INVARIANTS
 from blockproof.fuzz.configuration.reach import Reach
 from blockproof.fuzz.faults import CATALOGUED, FAULTS, Fault, Part, real_sizing
@@ -51,7 +51,7 @@ def test_a_fault_is_planted_into_one_core_only() -> None:
 def test_exactly_the_invariants_that_a_fault_of_sizes_breaks_see_it_without_the_model(name: str) -> None:
     calculator = open_calculator(f"fault:{name}")
     reach = Reach(calculator.name, 0)
-    run(calculator, reach, Limits(CASES, None, len(INVARIANTS)), "invariants")
+    run(calculator, reach, CheckLimits(CASES, None, len(INVARIANTS)), "invariants")
     assert {finding.oracle for finding in reach.findings} == set(FAULTS[name].observables)
 
 

@@ -12,15 +12,12 @@ from types import SimpleNamespace
 import pytest
 from blockproof.fuzz.faults import FAULTS, Part
 from blockproof.fuzz.mutation import stages
-from blockproof.fuzz.mutation.drawing import Mutant, draw_mutants, number_of_places
 from blockproof.fuzz.mutation.hunting import Hunted, hunt_all
-from blockproof.fuzz.mutation.places import Source, changed_lines
-from blockproof.fuzz.mutation.planting import dependents, read_again
-from blockproof.fuzz.mutation.reached import Reached
-from blockproof.fuzz.mutation.report import Asked, Told, from_kept, headline, kept_text
+from blockproof.fuzz.mutation.places import Mutant, Source, changed_lines, draw_mutants, number_of_places
+from blockproof.fuzz.mutation.report import Asked, MutantsDone, Survivors, from_kept, headline, kept_text
+from blockproof.fuzz.mutation.serve import Reached
 from blockproof.fuzz.mutation.stages import Answers, Budget, Stage, hunt
-from blockproof.fuzz.mutation.subject import Subject, subject_of
-from blockproof.fuzz.mutation.survivors import Survivors
+from blockproof.fuzz.mutation.subject import Subject, dependents, read_again, subject_of
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.targets import open_calculator_here, open_here
 from blockproof.fuzz.targets.base import TargetLostError
@@ -229,11 +226,11 @@ def test_a_wrong_file_of_survivors_says_what_is_wrong(text: str, problem: str) -
         Survivors(text)
 
 
-def told(*fates: tuple[Mutant, str], survivors: str = "") -> Told:
+def told(*fates: tuple[Mutant, str], survivors: str = "") -> MutantsDone:
     mutable = Mutable(("engine.pool",), "engine", lambda: None, {"engine.pool": (7, 9)}, survivors)
     asked = Asked("engine==1.0", len(fates), 1, 100, 10)
     done = [Hunted(one, status, "lockstep" if status == "killed" else "", "", 30, 2, 0.5) for one, status in fates]
-    return Told(asked, Subject(asked.of, "engine", mutable, None), [one for one, _ in fates], done)
+    return MutantsDone(asked, Subject(asked.of, "engine", mutable, None), [one for one, _ in fates], done)
 
 
 def test_the_report_names_each_survivor_and_fails_for_one_that_nobody_has_judged() -> None:

@@ -14,7 +14,7 @@ from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening import targets as registry
 from blockproof.fuzz.opening.child import ChildTarget, Place
 from blockproof.fuzz.opening.environments import InstallError
-from blockproof.fuzz.opening.exercise import exercise
+from blockproof.fuzz.opening.new_target import exercise
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.targets.family import Family
 from blockproof.model.ops import Refused

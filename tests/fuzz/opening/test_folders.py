@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from blockproof.fuzz.opening.folders import folder_of, seen_from
+from blockproof.fuzz.opening.names import folder_of, seen_from
 from blockproof.fuzz.opening.targets import open_target
 
 TARGET = """

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.opening.names import Program, parsed
 from blockproof.fuzz.opening.process import Limits
-from blockproof.fuzz.opening.program import ProgramTarget, command_in, complete
+from blockproof.fuzz.opening.program import ProgramTarget, complete
 from blockproof.fuzz.opening.targets import check_spec, open_calculator, open_target
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.model.ops import Allocate, Done, Failed, Free, Group, Refused, Shape, Submit
@@ -49,7 +50,7 @@ def program(tmp_path):
     def make(body="answer = {'outcome': 'Done', 'snapshot': STATE}", hello=HELLO, **limits):
         body = textwrap.indent(textwrap.dedent(body), " " * 8)
         (tmp_path / "fake.py").write_text(PROGRAM.format(hello=hello, state=STATE, body=body))
-        made.append(ProgramTarget(f"program:{sys.executable} {tmp_path}/fake.py", Limits(**limits)))
+        made.append(ProgramTarget(Program("program:fake", (sys.executable, f"{tmp_path}/fake.py")), Limits(**limits)))
         return made[-1]
 
     yield make
@@ -194,7 +195,7 @@ def test_a_program_that_does_not_come_up_is_unavailable(spec, says):
 
 
 def test_specs_of_programs():
-    assert command_in("program:./a 'b c' d") == ["./a", "b c", "d"]
+    assert parsed("program:./a 'b c' d").command == ("./a", "b c", "d")
     with pytest.raises(ValueError, match=r"write, for example, program:\./my_target"):
         check_spec("program:")
     with pytest.raises(ValueError, match="cannot be split into words"):

@@ -10,7 +10,7 @@ from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.faults import Part, faults_in
 from blockproof.fuzz.findings.finding import CORRUPTION
 from blockproof.fuzz.findings.oracle_names import SHADOW
-from blockproof.fuzz.opening.memories import memory_named
+from blockproof.fuzz.opening.oracles import memory_named
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.shadow import GARBAGE, POISON, Corruption, Shadow
 from blockproof.fuzz.reports.summary import Summary

@@ -12,7 +12,8 @@ from blockproof.fuzz.findings.oracle_names import LOCKSTEP, ORACLES, SHADOW
 from blockproof.fuzz.opening.known_deviations import declared_for, model_for
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.shadow import GARBAGE, Corruption, ListMemory
-from blockproof.fuzz.reports.formats import plain, verdict
+from blockproof.fuzz.reports.formats import plain
+from blockproof.fuzz.reports.run import RunDocument
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
@@ -77,7 +78,7 @@ def test_our_core_is_right_in_every_attention_type_and_everything_is_looked_at()
     ):
         assert summary.reached[f"shadow: {name}"] > floor, name
     assert not [name for name in summary.reached if "known loss" in name]
-    assert "shadow: tokens read back" in plain(summary)
+    assert "shadow: tokens read back" in plain(RunDocument.of(summary))
 
 
 def test_a_run_may_be_judged_by_one_oracle_alone():
@@ -99,7 +100,7 @@ def test_it_finds_unsafe_faults_of_a_core_without_comparing_it(name):
     run_random(open_target(f"fault:{name}"), Plan(1, operations=20_000, oracles=(SHADOW,)), summary)
     assert summary.finding is not None
     assert summary.finding.observable == CORRUPTION
-    assert verdict(summary) == f"FOUND: wrong content at {summary.finding.kind[1]}"
+    assert RunDocument.of(summary).lead().conclusion == f"FOUND: wrong content at {summary.finding.kind[1]}"
     text = str(summary.finding)
     assert text.startswith("shadow memory: wrong content at operation")
     assert summary.finding.detail in text

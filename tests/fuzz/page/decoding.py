@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from blockproof.fuzz.page.document import Change, Side, TraceDocument
+from blockproof.fuzz.reports.document import Change, Side, TraceDocument
 from blockproof.model.shown.snapshot import Snapshot
 
 

@@ -8,20 +8,14 @@ from typing import Any
 
 import msgspec
 from blockproof.fuzz.findings.finding import Trace
-from blockproof.fuzz.page.campaign_document import campaign_document
-from blockproof.fuzz.page.document import Document
-from blockproof.fuzz.page.explore_document import explore_document
-from blockproof.fuzz.page.files import Wanted, document_of
+from blockproof.fuzz.page.files import RESULTS, TraceSettings, document_of
 from blockproof.fuzz.page.html import write_page
-from blockproof.fuzz.page.mutants_document import mutants_document
-from blockproof.fuzz.page.proof_document import prove_document, verify_document
-from blockproof.fuzz.page.run_document import run_document
-from blockproof.fuzz.page.scaling_document import scaling_document
-from blockproof.fuzz.page.scheduler_document import scheduler_document
+from blockproof.fuzz.reports.campaign import CampaignDocument
+from blockproof.fuzz.reports.document import Document
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, dump_trace
 from blockproof.model.ops import Allocate, Free, Item, Lookup, Operation, Preempt, Submit
 
-from ..malformed_reports import REPORTS, report_data
+from ..malformed_reports import report_data
 from .drawing import FULL
 
 MARKUP = '<img src="x" onerror="window.ran=1">'
@@ -35,17 +29,7 @@ HOSTILE = (
     "</textarea></style>", "\\u003cscript\\u003e", "#step=1", "'", "", " ", "-1", "NaN", "\ufeff", "e\u0301" * 500,
 )  # fmt: skip
 """What stands in place of names and texts."""
-KINDS = ("trace", *REPORTS)
-_MADE: dict[str, Any] = {
-    "run": lambda file, title: run_document(file, title, {}),
-    "campaign": lambda rows, title: campaign_document(rows, title, rows[:1]),
-    "verify": verify_document,
-    "prove": prove_document,
-    "mutants": mutants_document,
-    "explore": explore_document,
-    "scaling": scaling_document,
-    "fuzz-scheduler": scheduler_document,
-}
+KINDS = ("trace", *RESULTS)
 _FOUND_OUT = """() => [
   ...(window.ran === undefined ? [] : ["it ran"]),
   ...(({}).ran === undefined && Object.keys(Object.prototype).length === 0 ? [] : ["prototypes were changed"]),
@@ -67,11 +51,10 @@ def hostile_document(kind: str, random: Random, folder: Path) -> Document:
     if kind == "trace":
         path = folder / "<img src=x>.json"
         path.write_text(dump_trace(_trace(random)))
-        with Wanted(model_alone=random.random() < 0.5, say=lambda line: None) as wanted:
+        with TraceSettings(model_alone=random.random() < 0.5, say=lambda line: None) as wanted:
             return document_of(path, wanted)
-    data = msgspec.convert(report_data(kind, text), REPORTS[kind])
-    document: Document = _MADE[kind](data, text())
-    return document
+    data = msgspec.convert(report_data(kind, text), RESULTS[kind])
+    return data.report(text(), last=data) if isinstance(data, CampaignDocument) else data.report(text())
 
 
 def _trace(random: Random) -> TraceFile:

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.page.campaign_document import CampaignFound, CampaignRow, campaign_document
-from blockproof.fuzz.page.document import TraceDocument
 from blockproof.fuzz.page.files import encoded
-from blockproof.fuzz.page.run_document import RunFile, run_document
 from blockproof.fuzz.page.trace_document import trace_document
+from blockproof.fuzz.reports.campaign import CampaignDocument, CampaignFound, CampaignRow
+from blockproof.fuzz.reports.document import TraceDocument
+from blockproof.fuzz.reports.run import RunDocument
 from blockproof.fuzz.traces.judges import Judges
 from blockproof.fuzz.traces.trace_file import TraceFile
 from blockproof.model import ops
@@ -44,11 +44,11 @@ def agreeing():
 
 
 def campaign():
-    run = RunFile("impl", 5, 50, oracles=["shadow", "contract"])
+    run = RunDocument("impl", 5, 50, oracles=["shadow", "contract"])
     found = [CampaignFound("leak", "contract", "S1", "Free", "mamba", text="contract: S1 is violated")]
     rows = [CampaignRow("one", True, cells={"full": run, "mamba": run}), CampaignRow("two", True, findings=found)]
     rows[1].cells = rows[0].cells
-    document = campaign_document(rows, "a campaign")
+    document = CampaignDocument(rows).report("a campaign")
     document.traces = [shown(TWICE, "fault:free-order-reversed")]
     document.cards[0].trace = 0
     return document
@@ -244,12 +244,12 @@ LOOKS = [(what, width, scheme) for what in WHATS for width in (1400, 900, 420) f
     [pytest.param(*look, marks=[] if look in QUICK else [pytest.mark.slow]) for look in LOOKS],
 )
 def test_nothing_is_inaccessible(opened, differing, what, width, scheme):
-    run = RunFile("impl", 1, 5, reached={"hit": 2}, warnings=["slow"])
+    run = RunDocument("impl", 1, 5, reached={"hit": 2}, warnings=["slow"])
     document = {
         "difference": lambda: differing,
         "hits": lambda: shown(SHARED),
         "campaign": campaign,
-        "run": lambda: run_document(run, "run", {"situations": {"hit": 3}}),
+        "run": lambda: msgspec.structs.replace(run, floors={"situations": {"hit": 3}}).report("run"),
     }[what]()
     view = opened(document, color_scheme=scheme, viewport={"width": width, "height": 800})
     if what == "difference":
@@ -344,8 +344,8 @@ def test_a_campaign_leads_to_its_traces(opened):
 
 
 def test_floors_that_were_missed_are_marked(opened):
-    run = RunFile("impl", 1, 5, reached={"hit": 2}, floors_unmet=["one"])
-    view = opened(run_document(run, "run", {"situations": {"hit": 3}}))
+    run = RunDocument("impl", 1, 5, reached={"hit": 2}, floors_unmet=["one"])
+    view = opened(msgspec.structs.replace(run, floors={"situations": {"hit": 3}}).report("run"))
     assert view.page.locator("tr.bad").inner_text().split() == ["✗", "hit", "situations", "3", "2"]
 
 

@@ -17,6 +17,11 @@ def row(target, *found, seconds=10.0, cells=("full", "mamba")):
     return facts | {"cells": dict.fromkeys(cells, run)}
 
 
+def campaign_text(rows):
+    """The JSON of a campaign of these targets."""
+    return json.dumps({"document": "campaign", "targets": rows})
+
+
 @pytest.fixture
 def compared(tmp_path, capsys):
     """The tables of the page of one campaign held against another, by title."""
@@ -24,8 +29,8 @@ def compared(tmp_path, capsys):
     def compare(now, before):
         folder = tmp_path / "now"
         folder.mkdir()
-        (folder / "campaign.json").write_text(json.dumps(now))
-        (tmp_path / "old.json").write_text(json.dumps(before))
+        (folder / "campaign.json").write_text(campaign_text(now))
+        (tmp_path / "old.json").write_text(campaign_text(before))
         assert main(["report", str(folder), "--before", str(tmp_path / "old.json"), "--json"]) == 0
         document = json.loads(capsys.readouterr().out)
         return {table["title"]: table for table in document["tables"]} | {"notes": document.get("notes", [])}
@@ -60,8 +65,8 @@ def test_where_nothing_changed_there_is_nothing_to_say(compared):
 
 def test_only_campaigns_are_held_against_one_another(tmp_path, capsys):
     campaign, run = tmp_path / "campaign.json", tmp_path / "run.json"
-    campaign.write_text(json.dumps([row("one")]))
-    run.write_text(json.dumps({"target": "impl", "runs": 1, "operations": 5}))
+    campaign.write_text(campaign_text([row("one")]))
+    run.write_text(json.dumps({"document": "run", "target": "impl", "runs": 1, "operations": 5}))
     for new, old, said in (
         (run, campaign, "is no campaign"),
         (campaign, run, "is no campaign"),

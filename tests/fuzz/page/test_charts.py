@@ -4,9 +4,8 @@ from math import inf, nan
 
 import pytest
 from blockproof.fuzz.page import html
-from blockproof.fuzz.page.chart import MOST_POINTS, Chart, ChartError, Series, check, series
-from blockproof.fuzz.page.document import VERSION, FoundCard, ReportDocument
-from blockproof.fuzz.page.run_document import folder_document
+from blockproof.fuzz.reports.charts import MOST_POINTS, Chart, ChartError, Series, check, series
+from blockproof.fuzz.reports.document import VERSION, FoundCard, ReportDocument
 
 from .test_browser import AXE, NASTY
 
@@ -89,7 +88,8 @@ def test_charts_are_read_by_keyboard_and_as_a_table(opened, width, scheme):
 
 
 def test_of_many_findings_a_dozen_is_shown_at_first(opened):
-    view = opened(folder_document([FoundCard(f"finding {number}", "text") for number in range(14)], "many"))
+    cards = [FoundCard(f"finding {number}", "text") for number in range(14)]
+    view = opened(ReportDocument(VERSION, "many", "", "", "note", [], cards))
     assert view.page.locator("article.card").count() == 12
     view.page.get_by_role("button", name="all 14 findings").click()
     assert view.page.locator("article.card").count() == 14

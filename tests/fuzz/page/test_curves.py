@@ -4,7 +4,7 @@ import json
 
 import pytest
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.page.mutants_document import HuntRow, mutants_document
+from blockproof.fuzz.reports.faults import FaultsDocument, HuntRow
 
 
 def document_of(path, raw, capsys):
@@ -45,7 +45,9 @@ def test_an_exploration_that_was_broken_off_says_so(capsys, tmp_path):
     document = document_of(tmp_path / "explore.json", json.loads(capsys.readouterr().out), capsys)
     assert (document["mood"], document["verdict"]) == ("note", "nothing was found, but not all was seen of sink")
     assert document["charts"][0]["note"].endswith("Broken off, the last depth in part: sink.")
-    assert document_of(tmp_path / "explore.json", {"scopes": []}, capsys).get("charts") is None
+    assert (
+        document_of(tmp_path / "explore.json", {"document": "exploration", "scopes": []}, capsys).get("charts") is None
+    )
 
 
 def test_faults_are_found_by_operations_and_by_time():
@@ -55,7 +57,7 @@ def test_faults_are_found_by_operations_and_by_time():
         HuntRow("c", True, operations=30, seconds=0.5, oracle="lockstep"),
         HuntRow("d", False, operations=900, seconds=9.0),
     ]
-    operations, seconds = mutants_document(rows, "hunt").charts
+    operations, seconds = FaultsDocument(rows).report("hunt").charts
     lines = {line.name: (line.xs, line.ys) for line in operations.series}
     assert lines == {
         "all": ([10, 30, 900], [25, 75, 75]),
@@ -68,10 +70,10 @@ def test_faults_are_found_by_operations_and_by_time():
 
 @pytest.mark.parametrize("rows", [[], [HuntRow("d", False, operations=900)]])
 def test_a_hunt_without_a_find_draws_nothing(rows):
-    assert [line.xs for line in mutants_document(rows, "hunt").charts[0].series] == [[]]
+    assert [line.xs for line in FaultsDocument(rows).report("hunt").charts[0].series] == [[]]
 
 
 def test_a_hunt_tells_which_oracle_has_found_the_fault(capsys):
     assert main(["mutants", "--only", "eviction-does-nothing", "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
+    (found,) = json.loads(capsys.readouterr().out)["faults"]
     assert found["oracle"] == "contract"

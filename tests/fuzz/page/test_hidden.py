@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from blockproof.fuzz.findings.finding import Trace
-from blockproof.fuzz.page.answers import ODD, answer_words, field_words
 from blockproof.fuzz.page.trace_document import trace_document
+from blockproof.fuzz.page.words import ODD, answer_words, field_words
 from blockproof.fuzz.traces.judges import Judges
 from blockproof.fuzz.traces.trace_file import TraceFile
 from blockproof.model.ops import (

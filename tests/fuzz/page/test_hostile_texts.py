@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from blockproof.fuzz.page.run_document import RunFile, run_document
+from blockproof.fuzz.reports.run import RunDocument
 
 from .hostile_pages import HOSTILE, KINDS, MARKUP, Browsing, hostile_document
 
@@ -16,8 +16,8 @@ def test_a_hostile_document_is_shown_as_text(chromium, kind, tmp_path):
 
 
 def test_the_check_notices_what_runs_and_what_is_made_of_a_text(chromium, tmp_path, monkeypatch):
-    document = run_document(RunFile(MARKUP, 1, 1), "a run", {})
-    assert Browsing(chromium, tmp_path).wrong(document, shows=f"nothing was found on {MARKUP}") == []
+    document = RunDocument(MARKUP, 1, 1).report("a run")
+    assert Browsing(chromium, tmp_path).wrong(document, shows=f"{MARKUP}, engine") == []
     page = (tmp_path / "page.html").read_text()
     monkeypatch.setattr(
         "tests.fuzz.page.hostile_pages.write_page",

@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 from blockproof.fuzz.page import html
-from blockproof.fuzz.page.document import Document
+from blockproof.fuzz.reports.document import Document
 from blockproof.model.ops import Allocate, Submit
 
 from .drawing import TWICE, shown

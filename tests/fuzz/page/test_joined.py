@@ -4,22 +4,23 @@ import json
 
 import pytest
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.page.campaign_document import CampaignRow, campaign_document
-from blockproof.fuzz.page.document import Cell, FoundCard
+from blockproof.fuzz.page.files import joined
 from blockproof.fuzz.page.html import PageError
-from blockproof.fuzz.page.joined import joined
-from blockproof.fuzz.page.run_document import RunFile, run_document
+from blockproof.fuzz.reports.campaign import CampaignDocument, CampaignRow
+from blockproof.fuzz.reports.document import Cell, FoundCard
+from blockproof.fuzz.reports.run import RunDocument
 
 from .drawing import TWICE, shown
 
-RUN = {"target": "impl", "runs": 2, "operations": 50, "engine": "random", "seed": 1}
-HUNT = [{"fault": "one", "found": True, "observable": "S1", "operation": "Free"}, {"fault": "two", "found": False}]
-PROVED = {"results": [{"theorem": "T1", "status": "proved"}], "cross_checked": True}
+RUN = {"document": "run", "target": "impl", "runs": 2, "operations": 50, "engine": "random", "seed": 1}
+FAULTS = [{"fault": "one", "found": True, "observable": "S1", "operation": "Free"}, {"fault": "two", "found": False}]
+HUNT = {"document": "faults", "faults": FAULTS}
+PROVED = {"document": "theorems", "results": [{"theorem": "T1", "status": "proved"}], "cross_checked": True}
 
 
 def campaign():
-    run = RunFile("impl", 1, 5, oracles=["contract"])
-    return campaign_document([CampaignRow("one", True, cells={"full": run})], "a campaign")
+    run = RunDocument("impl", 1, 5, oracles=["contract"])
+    return CampaignDocument([CampaignRow("one", True, cells={"full": run})]).report("a campaign")
 
 
 @pytest.fixture
@@ -38,15 +39,15 @@ def test_the_page_of_a_run_shows_planted_faults_and_theorems(files, capsys):
     assert titles[-3:] == ["Planted faults", "Faults by what has seen them", "Theorems"]
     assert document["tables"][-3]["rows"][0][:2] == ["two", "not found"]
     assert document["mood"] == "bad"
-    assert document["verdict"] == "nothing was found on impl; mutants.json: 1 fault missed"
+    assert document["verdict"] == "no difference in 50 operations; mutants.json: 1 fault missed"
     assert document["notes"][-1].startswith("proofs: prove.json: 1 of 1 theorem proved")
     assert main(["report", run, "--with", proved, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["mood"], document["verdict"]) == ("good", "nothing was found on impl")
+    assert (document["mood"], document["verdict"]) == ("good", "no difference in 50 operations")
 
 
 def test_cards_lead_to_their_own_traces_and_cells_to_their_own_cards():
-    first, second = run_document(RunFile("impl", 1, 1), "run", {}), campaign()
+    first, second = RunDocument("impl", 1, 1).report("run"), campaign()
     for document in (first, second):
         document.traces = [shown(TWICE, title=document.title)]
         document.cards = [FoundCard("there", "", trace=0), FoundCard("not there", "")]

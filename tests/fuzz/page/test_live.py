@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from copy import deepcopy
 from pathlib import Path
 
 import msgspec
@@ -15,10 +16,13 @@ import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines import story_fuzzing
 from blockproof.fuzz.engines.stories import StoryTask
-from blockproof.fuzz.page import live, live_document
-from blockproof.fuzz.page.document import ReportDocument, TraceDocument
+from blockproof.fuzz.page import live
 from blockproof.fuzz.page.html import document_in, page
-from blockproof.fuzz.reports import pace
+from blockproof.fuzz.page.live import News
+from blockproof.fuzz.reports.campaign import CampaignDocument, CampaignFound, CampaignRow
+from blockproof.fuzz.reports.document import ReportDocument, TraceDocument
+from blockproof.fuzz.reports.progress import Pace
+from blockproof.fuzz.reports.run import RunDocument
 
 from .drawing import TWICE, shown
 
@@ -27,11 +31,11 @@ NASTY = "<img src=x onerror=alert(1)></script>\n\ndata: x\u202e"
 FOUND = {"text": NASTY, "severity": "leak", "oracle": "contract", "observable": NASTY, "operation": "Free"}
 
 
-def told(**changed):
+def told(run=(), **changed):
     """What a run tells."""
-    run = {"target": NASTY, "runs": 3, "operations": 60, "seconds": 20.0, "findings": [], "reached": {NASTY: 2}}
-    run |= {"warnings": [NASTY], **changed.pop("run", {})}
-    return {"title": "fuzz", "words": "running", "run": run, "floors": {"situations": {"hit": 3}}, **changed}
+    whole = {"target": NASTY, "runs": 3, "operations": 60, "seconds": 20.0, "findings": [], "reached": {NASTY: 2}}
+    whole |= {"warnings": [NASTY], "floors": {"situations": {"hit": 3}}, **dict(run)}
+    return News("fuzz", "running", msgspec.convert(whole, RunDocument), **changed)
 
 
 def written(path):
@@ -44,18 +48,18 @@ def written(path):
 def test_what_cannot_be_shown_is_told_once_and_ends_nothing(tmp_path):
     said, path = [], tmp_path / "page.html"
     page = live.LivePage(path, said.append)
-    for nonsense in ({}, {"title": 1, "words": ""}, told(run={"history": {"seconds": [2, 1]}})):
-        page.show(nonsense)
+    for seconds in ([2, 1], [0, 1]):
+        page.show(told(run={"history": {"seconds": seconds}}))
     assert written(path)["verdict"] == "nothing was told yet"
     page.show(told())
     assert written(path)["verdict"] == "nothing was found so far"
-    page.show({})
+    page.show(told(run={"history": {"seconds": [2, 1]}}))
     assert len(said) == 2
     assert all("the page does not show it" in line for line in said)
 
 
 def test_nothing_is_judged_before_the_end():
-    state = live_document.Live(Path())
+    state = live.LiveDocuments(Path())
     running, ended = state.read(told()), state.read(told(ended=True))
     assert [table.marks for table in (running.tables[0], ended.tables[0])] == [[""], ["bad"]]
     assert running.tables[0].note == "1 floor of 1 not reached yet"
@@ -66,13 +70,13 @@ def test_nothing_is_judged_before_the_end():
     cut, whole = (state.read(told(run={"history": history}, jobs=one)) for one in (jobs, []))
     assert (cut.tables[0].title, cut.charts[0].series[0].xs) == ("Processes", [0, 10])
     assert whole.charts[0].series[0].xs == [0, 10, 19, 20]
-    rows: list[dict[str, object]] = [{"target": "one", "cells": {"full": told()["run"]}}, {"target": "two"}]
-    campaign = {"title": "campaign", "words": "", "campaign": rows}
+    rows = [CampaignRow("one", cells={"full": told().document}), CampaignRow("two")]
+    campaign = News("campaign", "", CampaignDocument(rows))
     document = state.read(campaign)
     assert [row[-1] for row in document.tables[0].rows] == ["not yet", "not begun"]
-    rows[0]["findings"] = [FOUND]
+    rows[0].findings = [msgspec.convert(FOUND, CampaignFound)]
     document = state.read(campaign)
-    assert (document.verdict, document.cards[0].why_not) == ("1 finding so far", live_document.WAITING[1])
+    assert (document.verdict, document.cards[0].why_not) == ("1 finding so far", live.WAITING[1])
 
 
 @pytest.mark.parametrize("how", ["ended", "lost"])
@@ -82,7 +86,7 @@ def test_the_last_document_stands_alone(how, tmp_path):
     (tmp_path / "bad.html").write_text("<p>no page of ours")
     names = [str(tmp_path / name) for name in ("good.html", "bad.html", "gone.html")]
     findings = [{**FOUND, "reproduction": {"page": name}} for name in names]
-    state = live_document.Live(tmp_path)
+    state = live.LiveDocuments(tmp_path)
     document = state.read(told(run={"findings": findings}, ended=how == "ended"))
     if how == "lost":
         assert [card.page for card in document.cards] == ["good.html", "bad.html", "gone.html"]
@@ -97,7 +101,7 @@ def test_the_last_document_stands_alone(how, tmp_path):
 
 def test_a_page_leads_to_findings_by_files_alone():
     """Whatever a file is called, the address is one of a file, seen from where the page lies."""
-    state = live_document.Live(Path("out/pages"))
+    state = live.LiveDocuments(Path("out/pages"))
     names = ["out/found/a.html", "out/pages/javascript:alert(1).html", "out/pages/a b#c?d.html"]
     found = [{**FOUND, "reproduction": {"page": name}} for name in names]
     cards = state.read(told(run={"findings": found})).cards
@@ -108,7 +112,7 @@ def test_telling_takes_a_hundredth_of_the_time_at_most(monkeypatch):
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     for took, then in ((0.0, 1.0), (0.005, 1.0), (0.5, 50.0)):
-        told = pace.Pace()
+        told = Pace()
         assert told.due
         with told.telling():
             now += took
@@ -187,7 +191,7 @@ class Recorder(live.LivePage):
         self.show(tell())
 
     def show(self, told):
-        self.told.append(json.loads(json.dumps(told)))
+        self.told.append(deepcopy(told))
 
 
 @pytest.fixture
@@ -199,7 +203,7 @@ def recorder(monkeypatch):
 
 def documents(recorder):
     """What the page would have shown."""
-    state = live_document.Live(Path())
+    state = live.LiveDocuments(Path())
     return [state.read(told) for told in recorder.last.told]
 
 
@@ -209,17 +213,17 @@ def test_a_run_tells_what_it_has_come_to(recorder, tmp_path, capsys):
     out, err = capsys.readouterr()
     assert err.splitlines()[0] == "live: here.html, written anew while it goes on"
     printed, told = json.loads(out), recorder.last.told
-    assert told[-1]["run"] == printed
+    assert json.loads(told[-1].document.text()) == printed
     shown = documents(recorder)
-    operations = [one["run"]["operations"] for one in told]
+    operations = [one.document.operations for one in told]
     assert operations == sorted(operations)
     assert operations[0] < operations[-1]
     assert not any(one.progress.ended for one in shown[:-1])
-    assert [one["share"] for one in told if one["words"] == "running"][-1] == told[-1]["share"] == 1.0
-    assert any("shrinking" in one["words"] for one in told)
-    first = next(one["run"]["findings"] for one in told if one["run"]["findings"])
-    assert first[0]["reproduction"]["page"].endswith("_whole.html")
-    assert Path(first[0]["reproduction"]["trace"]).is_file()
+    assert [one.share for one in told if one.words == "running"][-1] == told[-1].share == 1.0
+    assert any("shrinking" in one.words for one in told)
+    first = next(one.document.findings for one in told if one.document.findings)
+    assert first[0].reproduction.page.endswith("_whole.html")
+    assert Path(first[0].reproduction.trace).is_file()
     assert [card.trace for card in shown[-1].cards] == list(range(len(printed["findings"])))
 
 
@@ -228,12 +232,11 @@ def test_what_several_processes_do_is_told_together(recorder, tmp_path, capsys):
     assert main([*run, "--attention", "full", "--out", str(tmp_path)]) == 0
     printed = json.loads(capsys.readouterr().out)
     told = recorder.last.told
-    assert told[-1]["run"] == printed
-    rows = next(one["jobs"] for one in reversed(told) if one.get("jobs"))
+    assert json.loads(told[-1].document.text()) == printed
+    rows = next(one.jobs for one in reversed(told) if one.jobs)
     assert [row[1] for row in rows] == ["3", "4"]
-    last = told[-2]["run"]
     assert sum(int(row[3].replace(",", "")) for row in rows) <= printed["operations"]
-    assert last["operations"] == printed["operations"]
+    assert told[-2].document.operations == printed["operations"]
     assert all(isinstance(one, ReportDocument) for one in documents(recorder))
 
 
@@ -242,13 +245,13 @@ def test_a_campaign_tells_how_far_its_targets_are(recorder, tmp_path):
     assert main([*run, "--attention", "full", "--seed", "3", "--live", "x.html", "--out", str(tmp_path)]) == 1
     shown, told = documents(recorder), recorder.last.told
     (found, *_) = [one for one in shown if one.cards]
-    assert found.cards[0].why_not == live_document.WAITING[1]
-    assert [one["share"] for one in told] == sorted(one["share"] for one in told)
+    assert found.cards[0].why_not == live.WAITING[1]
+    assert [one.share for one in told] == sorted(one.share for one in told)
     (place, done) = next((place, one) for place, one in enumerate(shown) if one.cards and one.cards[0].page)
     assert not done.progress.ended
-    assert told[-1]["campaign"] == json.loads((tmp_path / "campaign.json").read_text())
+    assert json.loads(told[-1].document.text()) == json.loads((tmp_path / "campaign.json").read_text())
     assert shown[-1].cards[0].trace == 0
-    assert told[place]["campaign"][0]["findings"] == told[-1]["campaign"][0]["findings"]
+    assert told[place].document.targets[0].findings == told[-1].document.targets[0].findings
 
 
 def test_schedulers_tell_what_they_have_come_to(recorder, monkeypatch):
@@ -263,7 +266,7 @@ def test_schedulers_tell_what_they_have_come_to(recorder, monkeypatch):
     monkeypatch.setattr(story_fuzzing, "_started", started)
     outcome = story_fuzzing.fuzz_scheduler("one", StoryTask(steps=80), None, lambda line: None, Recorder())
     assert outcome.exit_code == 1
-    assert [(one["words"], one["share"]) for one in recorder.last.told] == [
+    assert [(one.words, one.share) for one in recorder.last.told] == [
         ("starting", 0.0),
         ("running", 0.5),
         ("running", 0.5),
@@ -287,10 +290,8 @@ def test_a_run_that_breaks_off_says_so_on_its_page(tmp_path, capsys):
     assert "without a last word" in last["progress"]["words"]
     assert last["verdict"] == "nothing was found so far"
     assert main(run) == 0
-    assert (written(path)["progress"]["words"], written(path)["verdict"]) == (
-        "the run has ended",
-        "nothing was found on impl",
-    )
+    assert written(path)["progress"]["words"] == "the run has ended"
+    assert written(path)["verdict"].startswith("no difference in ")
 
 
 def test_a_run_that_is_killed_leaves_when_it_wrote_last(tmp_path):
@@ -313,7 +314,7 @@ def test_a_run_that_is_killed_leaves_when_it_wrote_last(tmp_path):
 
 def test_a_file_of_a_report_does_not_load_itself():
     assert "location.reload" not in page(shown(TWICE))
-    document = live_document.Live(Path()).read(told())
+    document = live.LiveDocuments(Path()).read(told())
     assert "location.reload" in page(document)
     document.progress = None
     assert "location.reload" not in page(document)

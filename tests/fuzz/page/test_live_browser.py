@@ -8,8 +8,8 @@ from blockproof.fuzz.engines import fuzzing
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.page import live
-from blockproof.fuzz.page.document import VERSION, Cell, FoundCard, Matrix, Progress, ReportDocument, Table
 from blockproof.fuzz.page.html import write_page
+from blockproof.fuzz.reports.document import VERSION, Cell, FoundCard, Matrix, Progress, ReportDocument, Table
 
 from .test_browser import AXE
 
@@ -93,7 +93,7 @@ def test_a_finding_appears_while_somebody_looks(chromium, tmp_path, monkeypatch)
     loaded = len(watched.asked)
     target.wrong.set()
     thread.join()
-    assert "1 finding on" in path.read_text()
+    assert "FOUND: " in path.read_text()
     page.wait_for_timeout(4000)  # longer than it is between two loads
     assert page.locator(".card").count() == 0
     assert len(watched.asked) == loaded
@@ -103,7 +103,7 @@ def test_a_finding_appears_while_somebody_looks(chromium, tmp_path, monkeypatch)
     watched.again()
     page.get_by_role("status").filter(has_text="The run has ended. 1 finding").wait_for(state="attached")
     assert page.evaluate("document.activeElement.tagName") == "BODY"  # the button that had it has gone
-    assert page.title().startswith(f"✗ 1 finding on {FAULT}")
+    assert page.title() == f"✗ FOUND: `free` differs at Free - {FAULT}: fuzz"
     assert page.locator(".live .state").inner_text() == "ended"
     assert page.locator("tr.bad").inner_text().startswith("✗ hit")
     accessible(page)

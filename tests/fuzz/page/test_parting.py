@@ -1,9 +1,8 @@
 """Where two sides part: the sentence, and the place on the page that it points at."""
 
 import pytest
-from blockproof.fuzz.page.changes import Names
-from blockproof.fuzz.page.document import Place
-from blockproof.fuzz.page.parting import outcomes_part, states_part
+from blockproof.fuzz.page.words import Names, outcomes_part, states_part
+from blockproof.fuzz.reports.document import Place
 from blockproof.model.core import Model
 from blockproof.model.ops import Allocate, Done, Failed, Free, Group, Lookup, Refused, Shape
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from blockproof.fuzz.cli import main as cli
-from blockproof.fuzz.page.document import PlanDocument
 from blockproof.fuzz.page.html import page
+from blockproof.fuzz.reports.document import PlanDocument
 
 from .test_browser import AXE, NASTY
 

@@ -11,12 +11,13 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines import failing
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.page.beside import Kept as KeptTrace
-from blockproof.fuzz.page.beside import document_beside, page_beside
-from blockproof.fuzz.page.campaign_document import CampaignFound, CampaignRow, campaign_document
-from blockproof.fuzz.page.run_document import RunFile, counted, run_document
-from blockproof.fuzz.releases.campaign import Kept, Row
+from blockproof.fuzz.page.trace_document import KeptTrace, document_beside, page_beside
+from blockproof.fuzz.releases.campaign import KeptOnTarget, Row
+from blockproof.fuzz.releases.campaign_report import document as campaign_report
 from blockproof.fuzz.releases.campaign_report import keep_findings, write_campaign
+from blockproof.fuzz.reports.campaign import CampaignDocument, CampaignFound, CampaignRow
+from blockproof.fuzz.reports.document import counted
+from blockproof.fuzz.reports.run import Declared, RunDocument
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.traces.judges import Judges
 from blockproof.fuzz.traces.replay import replay
@@ -28,7 +29,7 @@ from hypothesis import strategies as st
 
 from .drawing import FULL, TWICE
 
-RUN = RunFile(
+RUN = RunDocument(
     "impl",
     10,
     200,
@@ -36,8 +37,7 @@ RUN = RunFile(
     reached={"hit": 3, "preemption": 0},
     attention={"full": 6, "tq": 4},
     unbuilt={"tq": 4},
-    deviated={"one": 2},
-    deviations_not_seen=["other"],
+    declared=[Declared("one", 2, "it does so"), Declared("other", 0, "and so")],
     causes=[("Allocate", "Refused", "asked for drafts", 20)],
 )
 
@@ -48,18 +48,19 @@ def table(document, title):
 
 
 def test_a_clean_run_is_good_and_says_its_figures():
-    document = run_document(RUN, "run.json", {})
-    assert (document.mood, document.verdict) == ("good", "nothing was found on impl")
+    document = RUN.report("run.json")
+    assert (document.mood, document.verdict) == ("good", "no difference in 200 operations")
     assert ["allocations refused", "25%"] in document.figures
     assert table(document, "Operations and outcomes").columns == ["operation", "Done", "Refused"]
     assert table(document, "Runs by attention type").marks == ["", "note"]
-    assert [row[0] for row in table(document, "Known deviations").rows] == ["one", "other"]
-    assert table(document, "Known deviations").marks == ["", "note"]
+    declared = table(document, "Known deviations of the target")
+    assert [row[0] for row in declared.rows] == ["one", "other"]
+    assert declared.marks == ["", "note"]
 
 
 def test_floors_are_held_against_what_was_reached():
     floors = {"total": {"operations": 100}, "situations": {"hit": 4}, "attention": {"tq": 1}, "operations": {"Free": 9}}
-    shown = table(run_document(RUN, "run.json", floors), "Floors")
+    shown = table(msgspec.structs.replace(RUN, floors=floors).report("run.json"), "Floors")
     assert shown.rows[:2] == [["tq", "attention", "1", "0"], ["hit", "situations", "4", "3"]]
     assert shown.marks == ["bad", "bad", "", ""]
     assert shown.bars == [0.0, 0.75, 1.0, 1.0]
@@ -67,25 +68,26 @@ def test_floors_are_held_against_what_was_reached():
 
 
 def test_without_the_floors_those_that_were_missed_are_listed():
-    missed = run_document(msgspec.structs.replace(RUN, floors_unmet=["hit 3 times, floor 4"]), "run.json", {})
+    missed = msgspec.structs.replace(RUN, floors_unmet=["hit 3 times, floor 4"]).report("run.json")
     assert table(missed, "Floors that were not reached").rows == [["hit 3 times, floor 4"]]
-    assert (missed.mood, missed.verdict) == ("bad", "nothing was found, but 1 floor was not reached")
+    assert (missed.mood, missed.verdict) == ("bad", "no difference in 200 operations; 1 floor was not reached")
 
 
 def test_bars_are_of_orders_of_magnitude():
     bars = counted("x", ["a", "b"], {"one": 0, "two": 9, "three": 99}).bars
-    assert bars == pytest.approx([1.0, 0.5, 0.0])
+    assert bars == pytest.approx([0.0, 1.0, 0.5])  # by name: one, three, two
 
 
 def row(target, *found, cells=("full", "mamba"), **more):
-    judged = RunFile(target, 5, 50, oracles=["shadow", "contract"])
+    judged = RunDocument(target, 5, 50, oracles=["shadow", "contract"])
     findings = [CampaignFound("leak", "contract", what, "Free", attention) for what, attention in found]
     return CampaignRow(target, True, operations=100, findings=findings, cells=dict.fromkeys(cells, judged), **more)
 
 
 def test_the_matrix_has_a_cell_for_each_oracle_attention_type_and_target():
     rows = [row("one"), row("two", ("S1", "mamba"), cells=("mamba",))]
-    document = campaign_document(rows, "campaign", [row("one", ("S9", "full")), row("two", ("S1", "mamba"))])
+    last = CampaignDocument([row("one", ("S9", "full")), row("two", ("S1", "mamba"))])
+    document = CampaignDocument(rows).report("campaign", last=last)
     matrix = document.matrix
     assert (matrix.targets, matrix.attention, matrix.oracles) == (
         ["one", "two"],
@@ -103,11 +105,11 @@ def test_the_matrix_has_a_cell_for_each_oracle_attention_type_and_target():
 
 
 def test_a_target_that_died_is_said():
-    document = campaign_document([row("one", problem="trace\nits process ended with status 3")], "campaign")
+    document = CampaignDocument([row("one", problem="trace\nits process ended with status 3")]).report("campaign")
     assert document.notes == ["one: its process ended with status 3"]
-    assert (document.verdict, document.mood) == ("nothing was found, but one ended early", "note")
-    untested = campaign_document([CampaignRow("one", problem="no")], "campaign")
-    assert (untested.verdict, untested.mood) == ("nothing was tested on one", "note")
+    assert (document.verdict, document.mood) == ("NOT ALL OF IT RAN: one: its process ended with status 3", "note")
+    untested = CampaignDocument([CampaignRow("one", problem="no")]).report("campaign")
+    assert (untested.verdict, untested.mood) == ("NOT ALL OF IT RAN: one: no", "note")
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +152,11 @@ def test_the_report_of_a_folder_lists_its_traces(kept, capsys):
     ("text", "said"),
     [
         ("", "the file is broken or cut off"),
-        ("[1]", "Expected `object`, got `int`"),
-        ('{"runs": "x", "target": "a", "operations": 1}', "Expected `int`, got `str`"),
-        ('{"some": "thing"}', "is no trace"),
+        ("[1]", "has no field `document` that says what it is"),
+        ('{"runs": 1, "target": "a", "operations": 1}', "make it again with this version (`fuzz`"),
+        ('{"document": "run", "runs": "x", "target": "a", "operations": 1}', "Expected `int`, got `str`"),
+        ('{"some": "thing"}', "or name a trace"),
+        ('{"document": "bisection"}', "is of the kind 'bisection', which has no page; there are pages of `fuzz`"),
         ("[[", "the file is broken"),
         ("[" * 100_000, "nested too deeply"),
         ("\n<!DOCTYPE html>\n<title>a page</title>", "is a page already: open it in a browser"),
@@ -181,7 +185,7 @@ def campaign_of(target, file, core):
     """A row with one finding, as a campaign keeps it."""
     finding, trace = replay(file.trace, core, Judging(("contract",)))
     document = document_beside(file, core, Judges(("contract",), "as asked for"))
-    return Row(target, {}, [Kept(finding, trace, "full", 3, True, ("contract",), document=document)], done=True)
+    return Row(target, {}, [KeptOnTarget(finding, trace, "full", 3, True, ("contract",), document=document)], done=True)
 
 
 def test_a_campaign_leaves_a_page_beside_each_finding_and_its_report(tmp_path, capsys):
@@ -191,7 +195,7 @@ def test_a_campaign_leaves_a_page_beside_each_finding_and_its_report(tmp_path, c
     for _ in range(2):
         rows = [campaign_of(target, file, core)]
         keep_findings(rows, folder, 1)
-        assert write_campaign(rows, folder) == folder / "campaign.json"
+        assert write_campaign(campaign_report(rows), folder) == folder / "campaign.json"
     kept = rows[0].kept[0]
     page = kept.files.trace.with_suffix(".html")
     assert kept.page == page
@@ -219,10 +223,11 @@ def test_a_page_that_cannot_be_made_costs_no_finding(tmp_path, monkeypatch):
 
 def test_the_hunt_for_planted_faults_has_a_page(capsys, tmp_path):
     assert main(["mutants", "--only", "free-order-reversed", "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
+    hunted = json.loads(capsys.readouterr().out)
+    (found,) = hunted["faults"]
     missed = {"fault": "another", "found": False, "expected": ["free"], "operations": 9}
     path = tmp_path / "mutants.json"
-    path.write_text(json.dumps([found, missed]))
+    path.write_text(json.dumps({**hunted, "faults": [found, missed]}))
     assert main(["report", str(path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["verdict"], document["mood"]) == ("1 fault missed", "bad")
@@ -236,9 +241,14 @@ def test_the_hunt_for_planted_faults_has_a_page(capsys, tmp_path):
 plain = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8)
 values = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
 counts = st.dictionaries(st.text(max_size=5), st.integers(-5, 2**63) | plain, max_size=3)
-FIELDS = RunFile.__struct_fields__
+FIELDS = RunDocument.__struct_fields__
 runs = st.fixed_dictionaries(
-    {"target": st.text(max_size=5), "runs": st.integers(-3, 3), "operations": st.integers(-3, 10**6)},
+    {
+        "document": st.just("run"),
+        "target": st.text(max_size=5),
+        "runs": st.integers(-3, 3),
+        "operations": st.integers(-3, 10**6),
+    },
     optional={
         "outcomes": st.dictionaries(st.sampled_from(["Allocate", "Free"]), counts, max_size=2),
         "reached": counts,
@@ -254,10 +264,11 @@ rows = st.fixed_dictionaries(
     {"target": st.text(max_size=5), "cells": st.dictionaries(st.text(max_size=4), runs, max_size=2)},
     optional={"problem": st.text(), "seconds": plain, "findings": st.lists(values, max_size=2)},
 )
+campaigns = st.fixed_dictionaries({"document": st.just("campaign"), "targets": st.lists(rows, max_size=3)})
 broken = st.dictionaries(st.sampled_from(FIELDS), values)
 
 
-@given(runs | st.lists(rows, max_size=3) | runs.flatmap(lambda run: broken.map(lambda more: {**run, **more})) | values)
+@given(runs | campaigns | runs.flatmap(lambda run: broken.map(lambda more: {**run, **more})) | values)
 @pytest.mark.slow
 def test_a_malformed_report_is_shown_or_refused_in_one_line(document):
     with tempfile.TemporaryDirectory() as folder:
@@ -312,7 +323,9 @@ def test_theorems_have_a_page_and_those_that_a_change_breaks_come_first(tmp_path
         {"theorem": "T1", "subject": "impl", "status": "proved", "controls": {"a": "refuted", "b": "proved"}},
         {"theorem": "T2", "subject": "impl", "status": "refuted", "message": "a block is lost"},
     ]
-    path.write_text(json.dumps({"results": results, "cross_checked": True, "problems": ["T2 is new"]}))
+    path.write_text(
+        json.dumps({"document": "theorems", "results": results, "cross_checked": True, "problems": ["T2 is new"]})
+    )
     assert main(["report", str(path), "--json"]) == 0
     proved = json.loads(capsys.readouterr().out)
     assert (proved["verdict"], proved["mood"]) == ("1 of 2 theorems proved; 1 problem", "bad")
@@ -326,7 +339,13 @@ def test_theorems_have_a_page_and_those_that_a_change_breaks_come_first(tmp_path
     sides = {"T1": {"old": "proved", "new": "proved"}, "T2": {"old": "proved", "new": "refuted"}}
     proofs = {"text": "2 of 9 functions differ", "theorems": sides}
     changed = [{"what": "outcome", "operation": "Allocate", "text": "they differ", "trace": "x.json"}]
-    done = {"old": "impl", "new": "impl-compiled", "verdict": "1 theorem no longer true", "code": 1}
+    done = {
+        "document": "verification",
+        "old": "impl",
+        "new": "impl-compiled",
+        "verdict": "1 theorem no longer true",
+        "code": 1,
+    }
     path.write_text(json.dumps({**done, "proofs": proofs, "changed": changed}))
     assert main(["report", str(path), "--json"]) == 0
     change = json.loads(capsys.readouterr().out)

@@ -32,16 +32,16 @@ def outcome(monkeypatch, steps):
 
 
 def document_of(outcome, tmp_path, capsys):
-    (tmp_path / "run.json").write_text(json.dumps(outcome.as_json()))
+    (tmp_path / "run.json").write_text(outcome.document().text())
     assert main(["report", str(tmp_path / "run.json"), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
 def test_a_clean_run_has_charts_and_tables(monkeypatch, tmp_path, capsys):
     told = outcome(monkeypatch, 100)
-    history = told.as_json()["history"]
-    assert (history["operations"][-1], history["lookups"][-1], history["hits"][-1]) == (100, 80, 20)
-    assert set(history["situations"]) == {"steps", "requests", "hits", "preemptions"}
+    history = told.document().history
+    assert (history.operations[-1], history.lookups[-1], history.hits[-1]) == (100, 80, 20)
+    assert set(history.situations) == {"steps", "requests", "hits", "preemptions"}
     document = document_of(told, tmp_path, capsys)
     assert (document["mood"], document["verdict"]) == ("good", "nothing was found on vllm==0.23.0")
     assert document["charts"][0]["title"] == "Throughput over time"

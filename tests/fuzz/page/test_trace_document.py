@@ -12,11 +12,11 @@ from blockproof.fuzz.opening.known_deviations import model_for
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.page import trace_document as trace_document_module
 from blockproof.fuzz.page.changes import queue_edits
-from blockproof.fuzz.page.document import Place, TraceDocument, schema
-from blockproof.fuzz.page.files import Wanted, document_of, is_foreign
+from blockproof.fuzz.page.files import TraceSettings, document_of, is_foreign
 from blockproof.fuzz.page.html import page
 from blockproof.fuzz.page.trace_document import trace_document
 from blockproof.fuzz.page.words import operation_words
+from blockproof.fuzz.reports.document import Place, TraceDocument, schema
 from blockproof.fuzz.traces.judges import Judges
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, write_trace
 from blockproof.model import ops
@@ -132,7 +132,7 @@ def test_without_a_target_the_model_is_shown_and_the_file_believed(tmp_path):
     path = tmp_path / "trace.json"
     write_trace(TraceFile(Trace(FULL, TWICE), "elsewhere:make", found), path)
     lines = []
-    with Wanted(say=lines.append) as wanted:
+    with TraceSettings(say=lines.append) as wanted:
         alone = document_of(path, wanted)
     assert [side.role for side in alone.sides] == ["model"]
     assert alone.verdict.found
@@ -156,7 +156,7 @@ def test_a_files_code_is_not_run():
 @pytest.mark.parametrize("name", ["admission-deadlock", "items-lost-on-restart", "state-from-outside"])
 def test_recorded_findings_are_shown_by_the_model(name):
     path = Path(__file__).parents[3] / "docs/evidence/findings" / f"{name}.json"
-    with Wanted(model_alone=True, say=lambda line: None) as wanted:
+    with TraceSettings(model_alone=True, say=lambda line: None) as wanted:
         document = document_of(path, wanted)
     assert document.steps
     assert len(document.sides[0].steps) == len(document.steps)

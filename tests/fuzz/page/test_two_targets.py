@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.page.document import TraceDocument
 from blockproof.fuzz.page.html import page
 from blockproof.fuzz.releases.diff import Comparison, Differences, Situation
+from blockproof.fuzz.reports.document import TraceDocument
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.pair import Pair, PairRun, Strictness
 from blockproof.fuzz.traces.trace_file import read_trace, write_trace

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import pytest
 from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.opening.commands import Ran
 from blockproof.fuzz.opening.environments import InstallError
 from blockproof.fuzz.opening.targets import open_here
 from blockproof.fuzz.releases import bisect_releases, versions
@@ -331,8 +332,7 @@ def test_versions_are_ordered_by_age_and_the_ends_are_kept():
 
 def test_patches_are_asked_of_pip(engine, trace, capsys, monkeypatch):
     def answers(code, out, err=""):
-        done = subprocess.CompletedProcess([], code, out, err)
-        monkeypatch.setattr(subprocess, "run", lambda command, **options: done)
+        monkeypatch.setattr(versions, "run", lambda command, **options: Ran(code, out, err))
 
     family = Family("engine", lambda: None)
     answers(0, "engine (1.3.1)\nAvailable versions: 1.3.1, 1.3.0, 1.2.5, 1.0.0\n")

@@ -101,7 +101,7 @@ def test_the_command_writes_tables_and_traces(tmp_path, capsys):
     words += ["--attention", "full,sliding", "--oracle", "shadow,contract", "--seed", "3", "--shrink-seconds", "2"]
     words += ["--out", str(tmp_path / "out")]
     assert main([*words, "--write", str(tmp_path / "page.md"), "--json"]) == 1
-    clean, faulty = json.loads(capsys.readouterr().out)
+    clean, faulty = json.loads(capsys.readouterr().out)["targets"]
     assert clean["findings"] == []
     assert clean["operations"] >= 8_000
     assert set(clean["cells"]) == {"full", "sliding"}

@@ -7,7 +7,8 @@ from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import CONTRACT, SHADOW
 from blockproof.fuzz.releases import campaign, campaign_report
-from blockproof.fuzz.releases.campaign import Kept, Orders, Row, run_by_oracles
+from blockproof.fuzz.releases.campaign import KeptOnTarget, Orders, Row, run_by_oracles
+from blockproof.fuzz.releases.campaign_report import document
 from blockproof.fuzz.reports.history import Sample
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.traces.reproduction import folder_name
@@ -20,7 +21,7 @@ TRACE = Trace(SHAPE, (Submit("a", (0,)), Free("a")))
 
 def kept(what="S7", oracle=CONTRACT, attention="full"):
     finding = Finding(what, Free("a"), 1, Done(), Done(), oracle=oracle)
-    return Kept(finding, TRACE, attention, 3, complete=True, oracles=(oracle,))
+    return KeptOnTarget(finding, TRACE, attention, 3, complete=True, oracles=(oracle,))
 
 
 def cell(runs=4, unbuilt=0, **more):
@@ -49,51 +50,55 @@ def rows():
     [([0], 0), ([0, 2], 3), ([0, 1, 2], 1), ([2], 3), ([], 3), ([3], 130), ([0, 3], 130), ([1, 3], 1)],
 )
 def test_the_exit_code_tells_a_finding_from_nothing_started(chosen, code):
-    assert campaign_report.exit_code([rows()[place] for place in chosen]) == code
+    assert document([rows()[place] for place in chosen]).exit_code == code
 
 
 def test_a_target_on_which_nothing_was_tested_is_no_success():
     row = Row("blind==1", {"full": blind(), "mamba": blind()}, done=True)
-    assert campaign_report.exit_code([row]) == campaign_report.exit_code([row, rows()[0]]) == 3
-    assert campaign_report.verdict([row]).startswith("TESTED NOTHING: blind==1: none of 4,000 lookups with caching on")
-    assert campaign_report.lines([row]) == [f"tested nothing: {line}" for line in campaign_report.tested_nothing([row])]
-    assert campaign_report.as_json([row])[0]["tested_nothing"].startswith("none of 4,000")
+    assert document([row]).exit_code == document([row, rows()[0]]).exit_code == 3
+    assert (
+        document([row]).lead().conclusion.startswith("TESTED NOTHING: blind==1: none of 4,000 lookups with caching on")
+    )
+    assert document([row]).lines() == [f"tested nothing: {line}" for line in document([row]).untested()]
+    assert document([row]).targets[0].tested_nothing.startswith("none of 4,000")
     row.cells["full"].allow_vacuous = True
-    assert campaign_report.exit_code([row]) == 0
+    assert document([row]).exit_code == 0
 
 
 def test_tables_have_totals_cells_by_oracle_findings_and_what_was_not_seen():
-    tables = {table.title: table for table in campaign_report.tables(rows(), ("full", "mamba"))}
+    tables = {table.title: table for table in document(rows()).tables() if table.rows}
     titles = [f"Findings of {oracle} by attention type, operations judged, seconds" for oracle in (CONTRACT, SHADOW)]
     assert [*tables] == ["Targets", *titles, "Findings", "Not observed"]
     assert [row[-1] for row in tables["Targets"].rows] == ["as planned", "as planned", "no such device", "early"]
     full, mamba = tables[titles[0]].rows
-    assert full == ("full", "- 1,500 in 2 s", "S7x2 1,500 in 2 s", "not run", "- 1,500 in 2 s")
-    assert mamba == ("mamba", "not built", "not run", "not run", "not run")
+    assert full == ["full", "- 1,500 in 2 s", "S7x2 1,500 in 2 s", "not run", "- 1,500 in 2 s"]
+    assert mamba == ["mamba", "not built", "not run", "not run", "not run"]
     assert tables[titles[1]].rows[0][2] == "corruption 1,500 in 2 s"
     assert tables["Findings"].rows[0] == ("bad==1", "full", "S7", "Free", "3", "2", "-")
-    assert tables["Not observed"].rows == (("bad==1", "S9", "no hits"),)
+    assert tables["Not observed"].rows == [["bad==1", "S9", "no hits"]]
 
 
 def test_lines_and_json_say_the_same():
     clean, bad, gone, cut = rows()
-    assert campaign_report.headline(rows()) == "4 targets, 6,000 operations"
-    assert campaign_report.verdict(rows()) == (
+    assert document(rows()).lead().headline == "4 targets, 6,000 operations"
+    assert document(rows()).lead().conclusion == (
         "3 findings, the worst: wrong content; ended by Ctrl-C; NOT ALL OF IT RAN: gone: no such device"
     )
-    assert campaign_report.verdict([clean, gone]) == "NOT ALL OF IT RAN: gone: no such device"
+    assert document([clean, gone]).lead().conclusion == "NOT ALL OF IT RAN: gone: no such device"
     killed = Row("killed", {"full": cell()}, problem="its process ended with status -9", attention=("full", "mamba"))
-    assert campaign_report.not_run([clean, killed]) == ["killed: its process ended with status -9; not run: mamba"]
-    assert campaign_report.headline([gone]) == "1 target, 0 operations"
-    assert campaign_report.verdict([Row("x", {}, [kept("S14")], done=True)]) == "1 finding, the worst: lost efficiency"
-    assert campaign_report.verdict([clean]) == "nothing was found"
+    assert document([clean, killed]).not_run() == ["killed: its process ended with status -9; not run: mamba"]
+    assert document([gone]).lead().headline == "1 target, 0 operations"
+    assert (
+        document([Row("x", {}, [kept("S14")], done=True)]).lead().conclusion == "1 finding, the worst: lost efficiency"
+    )
+    assert document([clean]).lead().conclusion == "nothing was found"
     assert campaign_report.progress_line(clean).endswith("2 attention types, 0 kinds of findings, 4 s, done")
     assert campaign_report.progress_line(gone).endswith(", no such device")
     assert campaign_report.progress_line(cut).endswith(", ...")
-    documents = campaign_report.as_json([bad, gone])
-    assert [document["problem"] for document in documents] == ["", "first line\nno such device"]
-    assert documents[0]["findings"][0]["times"] == 3
-    assert documents[0]["findings"][2]["oracle"] == SHADOW
+    told = document([bad, gone]).targets
+    assert [row.problem for row in told] == ["", "first line\nno such device"]
+    assert told[0].findings[0].times == 3
+    assert told[0].findings[2].oracle == SHADOW
 
 
 def test_a_campaign_tells_less_of_the_history_of_each_cell():
@@ -101,9 +106,9 @@ def test_a_campaign_tells_less_of_the_history_of_each_cell():
     summary = next(iter(row.cells.values()))
     for number in range(1, 300):
         summary.history.see(Sample(number / 200, number, 0, 0))
-    told = campaign_report.as_json([row])[0]["cells"]
-    assert [len(cell["history"]["seconds"]) for cell in told.values()] == [campaign_report.OF_A_CELL, 2]
-    assert next(iter(told.values()))["history"]["operations"][-1] == summary.operations
+    told = document([row]).targets[0].cells
+    assert [len(cell.history.seconds) for cell in told.values()] == [campaign_report.OF_A_CELL, 2]
+    assert next(iter(told.values())).history.operations[-1] == summary.operations
 
 
 def test_findings_are_kept_in_a_folder_for_each_target(tmp_path):
@@ -113,13 +118,13 @@ def test_findings_are_kept_in_a_folder_for_each_target(tmp_path):
     assert {file.finding.observable for file in files} == {"S7", "corruption"}
     assert {(file.target, file.found_by.seed) for file in files} == {("bad==1", 5)}
     assert {file.oracles for file in files} == {(CONTRACT,), (SHADOW,)}
-    said = campaign_report.lines(done)
+    said = document(done).lines()
     assert said[1] == "bad==1, 1. wrong content: contract, S7 at Free, in 3 runs of full"
     assert f"trace: {done[1].kept[0].files.trace}" in said
     assert "contract: S7 is violated at operation 1: Free a" in "\n".join(said)
-    document = campaign_report.as_json(done)[1]["findings"][0]
-    assert document["trace"] == str(done[1].kept[0].files.trace)
-    assert document["command"].startswith("blockproof replay ")
+    told = document(done).targets[1].findings[0]
+    assert told.trace == str(done[1].kept[0].files.trace)
+    assert told.command.startswith("blockproof replay ")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +147,7 @@ def test_folders_have_names_that_every_file_system_takes(target, name):
 
 
 def test_the_page_is_made_with_its_folder(tmp_path):
-    campaign_report.write_page(rows(), ("full",), tmp_path / "new" / "page.md")
+    campaign_report.write_page(document(rows()), tmp_path / "new" / "page.md")
     text = (tmp_path / "new" / "page.md").read_text()
     assert text.startswith("## 4 targets, 6,000 operations: 3 findings, the worst: wrong content; ended")
     assert "### Not observed" in text

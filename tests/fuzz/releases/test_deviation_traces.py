@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.releases import deviation_traces
-from blockproof.fuzz.releases.deviation_traces import check_traces, find_traces
+from blockproof.fuzz.releases import deviations
+from blockproof.fuzz.releases.deviations import check_traces, find_traces
 from blockproof.fuzz.traces.trace_file import TraceFile, write_trace
 from blockproof.model.ops import Done, Free, Group, Shape, Submit
 
@@ -19,8 +19,8 @@ FOUND = Finding("free", Free("a"), 1, Done(), Done())
 def judged(monkeypatch):
     """Says what a trace shows by its name."""
     verdicts = {"good": FOUND, "stale": "stale: it shows nothing"}
-    monkeypatch.setattr(deviation_traces, "undeclared", lambda name, trace, target: verdicts[name])
-    monkeypatch.setattr(deviation_traces, "trace_names", lambda deviation: deviation)
+    monkeypatch.setattr(deviations, "undeclared", lambda name, trace, target: verdicts[name])
+    monkeypatch.setattr(deviations, "trace_names", lambda deviation: deviation)
 
 
 def test_a_trace_shows_its_deviation_or_is_a_problem(judged, tmp_path):
@@ -36,10 +36,10 @@ def test_a_trace_shows_its_deviation_or_is_a_problem(judged, tmp_path):
 
 def test_a_deviation_that_does_not_occur_is_a_problem_and_the_others_are_written(judged, tmp_path, monkeypatch):
     found = {"good": FILE, "stale": None}
-    monkeypatch.setattr(deviation_traces, "find_smallest", lambda name, deviation, target, seconds: found[name])
+    monkeypatch.setattr(deviations, "find_smallest", lambda name, deviation, target, seconds: found[name])
     folder = tmp_path / "new"
-    deviations: list[Any] = [("good",), ("stale",)]
-    shown = find_traces(deviations, folder, open_target("impl"), 0.5, lambda line: None)
+    declared: list[Any] = [("good",), ("stale",)]
+    shown = find_traces(declared, folder, open_target("impl"), 0.5, lambda line: None)
     assert shown.problems == ["stale: did not occur in 0.5 s"]
     assert [path.name for path in folder.iterdir()] == ["good.json"]
     assert shown.traces == {"good": (FILE, FOUND)}

@@ -11,16 +11,16 @@ import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening.known_deviations import declared_for, model_for
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.releases.deviations_elsewhere import (
+from blockproof.fuzz.releases.deviations import (
     ALIKE,
+    KEPT,
     NOT_TAKEN,
     OTHERS,
     OTHERWISE,
     SAME,
     look_elsewhere,
-    page,
+    page_elsewhere,
 )
-from blockproof.fuzz.releases.known_deviations import KEPT
 from blockproof.fuzz.targets.rule import Rule
 from blockproof.model.core import Model
 from blockproof.model.ops import Done, Lookup
@@ -97,7 +97,7 @@ def test_the_kept_page_has_a_row_for_each_deviation():
 
 def test_the_page_has_a_row_for_each():
     found = look_elsewhere(DECLARED[:2], Path(KEPT), REFERENCE, Rule(DEVIATING, "another"))
-    written = page(found, RELEASE, "another", "a command")
+    written = page_elsewhere(found, RELEASE, "another", "a command")
     assert written.startswith(f"# What another makes of the deviations of {RELEASE}\n")
     name = DECLARED[0].id
     assert f"| [{name}](deviations.md#{name}) | [trace](deviations/{name}.json) | {ALIKE} |" in written

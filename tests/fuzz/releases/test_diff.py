@@ -41,17 +41,16 @@ def test_lines_and_json_say_the_same(found):
     exact, shape = found.comparisons
     assert (exact.strictness, shape.strictness) == (Strictness.EXACT, Strictness.SHAPE)
     assert exact.situations
+    document = found.document()
     assert found.situations == [*exact.situations, *shape.situations]
-    assert found.verdict() == f"they differ in {len(found.situations)} situations"
+    assert document.lead().conclusion == f"they differ in {len(found.situations)} situations"
     operations = exact.summary.operations + shape.summary.operations
-    assert found.headline().startswith(f"{found.pair.name}: {operations:,} operations on both, ")
-    document = found.as_json()
-    assert (document["first"], document["second"]) == ("impl", FAULT)
-    assert [len(one["situations"]) for one in document["comparisons"]] == [len(exact.situations), len(shape.situations)]
-    first, told = exact.situations[0], document["comparisons"][0]["situations"][0]
-    assert (told["situation"], told["runs"], told["text"]) == (first.finding.kind[0], first.times, str(first.finding))
-    rows = exact.table().rows
-    assert rows[0][:2] == first.finding.kind
+    assert document.lead().headline.startswith(f"{found.pair.name}: {operations:,} operations on both, ")
+    assert (document.first, document.second) == ("impl", FAULT)
+    assert [len(one.situations) for one in document.comparisons] == [len(exact.situations), len(shape.situations)]
+    first, told = exact.situations[0], document.comparisons[0].situations[0]
+    assert (told.situation, told.runs, told.text) == (first.finding.kind[0], first.times, str(first.finding))
+    assert document.tables()[0].rows[0][:2] == [*first.finding.kind]
     assert first.lines()[-1] == str(first.finding)
 
 
@@ -67,5 +66,5 @@ def test_targets_that_behave_alike_leave_nothing(tmp_path):
     alike = Differences(pair, (Comparison(Strictness.EXACT, Summary("x", "random", 1)),))
     alike.keep(tmp_path / "out", 9)
     assert not (tmp_path / "out").exists()
-    assert alike.verdict() == "they behave alike"
-    assert next(alike.tables()).rows == (("alike", "", "", ""),)
+    assert alike.document().lead().conclusion == "they behave alike"
+    assert alike.document().tables()[0].rows == [["alike", "", "", ""]]

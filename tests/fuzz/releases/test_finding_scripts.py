@@ -9,10 +9,15 @@ import pytest
 from blockproof.fuzz.adapters import families
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening import environments
-from blockproof.fuzz.releases import finding_scripts
-from blockproof.fuzz.releases.finding_scripts import engine_of, judged, observe_scripts, read_scripts, run_script
+from blockproof.fuzz.releases.finding_scripts import (
+    engine_of,
+    judged,
+    observe_scripts,
+    read_scripts,
+    run_script,
+    standalone,
+)
 from blockproof.fuzz.releases.findings import BY_SCRIPTS, SCRIPT, Entry, folder_page, read_entries, read_observations
-from blockproof.fuzz.releases.standalone import standalone
 
 FOLDER = Path(__file__).parents[3] / "docs" / "evidence" / "findings"
 ENTRIES = read_entries(FOLDER)
@@ -28,7 +33,7 @@ IMPORTS = "\nif False:\n    import vllm\n"
 @pytest.fixture
 def script(tmp_path, monkeypatch):
     """Writes a script, which is run in this interpreter."""
-    monkeypatch.setattr(finding_scripts, "interpreter_of", lambda spec: (spec, None))
+    monkeypatch.setattr("blockproof.fuzz.opening.targets.interpreter_of", lambda spec: (spec, None))
 
     def write(code):
         path = tmp_path / "mine" / SCRIPT

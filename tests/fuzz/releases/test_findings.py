@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from blockproof.fuzz.adapters import families, family_of
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.findings.finding import Finding, Trace
-from blockproof.fuzz.opening import environments
+from blockproof.fuzz.opening import commands, environments
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases import scheduler_cases
 from blockproof.fuzz.releases.findings import (
@@ -22,9 +21,9 @@ from blockproof.fuzz.releases.findings import (
     read_entries,
     read_observations,
     read_traces,
+    rule_text,
 )
 from blockproof.fuzz.releases.observing import observe
-from blockproof.fuzz.releases.rules import rule_text
 from blockproof.fuzz.releases.scheduler_cases import run_cases
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.model_free import ModelFreeRun
@@ -204,10 +203,9 @@ def cases(monkeypatch):
     """Runs this code as the module with the cases."""
 
     def use(code):
-        monkeypatch.setattr(scheduler_cases, "interpreter_of", lambda spec: (spec, None))
-        real = subprocess.run
-        run = lambda words, **options: real([sys.executable, "-c", code, *words[4:]], **options)  # noqa: E731
-        monkeypatch.setattr(subprocess, "run", run)
+        monkeypatch.setattr("blockproof.fuzz.opening.targets.interpreter_of", lambda spec: (spec, None))
+        run = lambda words, **options: commands.run([sys.executable, "-c", code, *words[4:]], **options)  # noqa: E731
+        monkeypatch.setattr(scheduler_cases, "run", run)
         return run_cases("vllm==0.33.0", ["a", "b", "c"])
 
     return use

@@ -7,11 +7,19 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases import fixes
-from blockproof.fuzz.releases.finding_scripts import Told
-from blockproof.fuzz.releases.findings import BY_SCRIPTS, SCRIPT, Entry, folder_page, read_observations
-from blockproof.fuzz.releases.fix_records import Held, Judged, read_fixes, record_fix
+from blockproof.fuzz.releases.finding_scripts import ScriptSaid, standalone
+from blockproof.fuzz.releases.findings import (
+    BY_SCRIPTS,
+    SCRIPT,
+    Entry,
+    Held,
+    Judged,
+    folder_page,
+    read_fixes,
+    read_observations,
+    record_fix,
+)
 from blockproof.fuzz.releases.fixes import FIX, try_fixes, with_fix
-from blockproof.fuzz.releases.standalone import standalone
 from blockproof.fuzz.traces.files import TraceError
 
 from .test_findings import ENTRIES, FAULT, FOLDER
@@ -28,7 +36,7 @@ PLAN = Plan(1, operations=4_000, attention=("full",))
 def said(monkeypatch, without="shows", fixed="nothing"):
     """What the script says without the fix and with it."""
     seen = {False: without, True: fixed}
-    monkeypatch.setattr(fixes, "run_script", lambda script, spec, raises, fixed: Told(seen[fixed], ()))
+    monkeypatch.setattr(fixes, "run_script", lambda script, spec, raises, fixed: ScriptSaid(seen[fixed], ()))
 
 
 @pytest.fixture

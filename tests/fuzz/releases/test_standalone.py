@@ -7,9 +7,8 @@ import sys
 import pytest
 from blockproof.fuzz.adapters import families
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.releases.finding_scripts import engine_of
+from blockproof.fuzz.releases.finding_scripts import engine_of, standalone
 from blockproof.fuzz.releases.findings import SCRIPT, read_entries
-from blockproof.fuzz.releases.standalone import standalone
 
 from .test_finding_scripts import FOLDER, SCRIPTS
 

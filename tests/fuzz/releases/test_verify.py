@@ -11,18 +11,17 @@ from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
-from blockproof.fuzz.opening.targets import open_here
+from blockproof.fuzz.opening.targets import Home, home_of, open_here
 from blockproof.fuzz.oracles.contract import Contract
 from blockproof.fuzz.releases import diff
 from blockproof.fuzz.releases import verify as verifying
 from blockproof.fuzz.releases import verify_report as report
 from blockproof.fuzz.releases.bisect import observe
 from blockproof.fuzz.releases.diff import compare_targets
-from blockproof.fuzz.releases.timing import Home, Timing, compare_speed, home_of
-from blockproof.fuzz.releases.verify import Where, verify
-from blockproof.fuzz.releases.verify_clock import Clock
+from blockproof.fuzz.releases.timing import Timing, compare_speed
+from blockproof.fuzz.releases.verify import Clock, Where, verify
 from blockproof.fuzz.releases.verify_proofs import reprove
-from blockproof.fuzz.releases.verify_sides import Lasting, Side, named_sides
+from blockproof.fuzz.releases.verify_sides import Lasting, VerifiedSide, named_sides
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.traces.known_file import read_known
 from blockproof.fuzz.traces.shrink import shrink
@@ -61,7 +60,7 @@ class Changed:
 
 
 def side(target, name="impl"):
-    return Side(
+    return VerifiedSide(
         name, name, target if not isinstance(target, str) else open_here(target), Home("impl", None), MODEL_FREE
     )
 
@@ -97,8 +96,8 @@ def test_another_order_of_reuse_is_a_change_and_none_once_it_is_listed(tmp_path)
     assert not done.broken
     assert report.verdict(done).startswith("behaviour changed in ")
     report.keep(done, tmp_path / "out")
-    for one in report.as_json(done)["changed"]:
-        assert read_trace(tmp_path / "out" / one["trace"]).finding.observable == one["what"]
+    for one in report.document(done).changed:
+        assert read_trace(tmp_path / "out" / one.trace).finding.observable == one.what
     file = tmp_path / "intended.toml"
     ids = report.write_intended(done, file)
     assert len(ids) == len(done.changed)
@@ -268,7 +267,7 @@ def test_a_bug_of_ours_ends_its_stage_and_the_table_is_told(monkeypatch, at):
     assert "of blockproof, so not all was tested" in told[-1]
     assert any(line.startswith("a bug of blockproof, which says nothing of the target") for line in told)
     assert any(line.startswith("Situations that changed") for line in told) is (at != "compare_targets")
-    assert len(report.as_json(done)["bugs"]) == len(done.bugs)
+    assert len(report.document(done).bugs) == len(done.bugs)
 
 
 def test_an_oracle_that_fails_loses_nothing_and_blames_nobody(monkeypatch):

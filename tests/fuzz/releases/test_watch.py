@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.releases.watch import Ended, Part, Sides, Told, run_part, watch
-from blockproof.fuzz.releases.watch_page import page
-from blockproof.fuzz.releases.watch_parts import parts_of
+from blockproof.fuzz.opening.commands import Ran
+from blockproof.fuzz.releases.watch import PartNews, Sides, WatchPart, page, parts_of, run_part, watch
 
 OLD, NEW_ONE = "vllm==0.32.0", "vllm==0.33.0"
 FOUND = {"observable": "S7", "operation": "Lookup", "attention": "full", "text": "contract: S7", "command": "again"}
@@ -21,14 +20,15 @@ FOUND = {"observable": "S7", "operation": "Lookup", "attention": "full", "text":
 
 def row(target, *roots):
     findings = [{**FOUND, "root_cause": root, "trace": f"{root}.json"} for root in roots]
-    return {"target": target, "problem": "", "tested_nothing": "", "operations": 7, "findings": findings}
+    row = {"target": target, "problem": "", "tested_nothing": "", "operations": 7, "findings": findings}
+    return {"targets": [row]}
 
 
 CLEAN = {
     "install": "vllm is ready; try: this",
     "check": {"asked": 5, "wrong": 0},
-    OLD: [row(OLD, "a-flaw")],
-    NEW_ONE: [row(NEW_ONE, "a-flaw")],
+    OLD: row(OLD, "a-flaw"),
+    NEW_ONE: row(NEW_ONE, "a-flaw"),
     "findings": {"observed": {"one": {OLD: "shows", NEW_ONE: "nothing"}, "two": {OLD: "shows", NEW_ONE: "shows"}}},
     "scripts": {"observed": {"three": {OLD: "nothing", NEW_ONE: "nothing"}}},
     "diff": {"comparisons": []},
@@ -48,9 +48,9 @@ def runner(said):
         answer = said.get(word, CLEAN[word])
         if isinstance(answer, BaseException):
             raise answer
-        if isinstance(answer, Ended):
+        if isinstance(answer, Ran):
             return answer
-        return Ended(0, answer if isinstance(answer, str) else json.dumps(answer), "")
+        return Ran(0, answer if isinstance(answer, str) else json.dumps(answer), "")
 
     return run
 
@@ -74,8 +74,8 @@ def test_nothing_new_is_0_and_what_is_fixed_and_still_there_is_told():
 
 NEWS: dict[str, dict[str, Any]] = {
     "a wrong answer": {"check": {"asked": 5, "wrong": 1}},
-    "a finding without a cause": {NEW_ONE: [row(NEW_ONE, "new")]},
-    "a cause that the old one has not": {OLD: [row(OLD)], NEW_ONE: [row(NEW_ONE, "a-flaw")]},
+    "a finding without a cause": {NEW_ONE: row(NEW_ONE, "new")},
+    "a cause that the old one has not": {OLD: row(OLD), NEW_ONE: row(NEW_ONE, "a-flaw")},
     "a trace": {"findings": {"observed": {"one": {OLD: "nothing", NEW_ONE: "shows"}}}},
     "a script": {"scripts": {"observed": {"one": {OLD: "nothing", NEW_ONE: "shows"}}}},
     "a theorem": {
@@ -92,7 +92,7 @@ def test_something_new_is_1_whichever_part_finds_it(said):
 
 
 def test_what_the_old_release_shows_in_the_same_trace_is_not_new():
-    done = watched({NEW_ONE: [row(NEW_ONE, "new")], "replay": {"finding": FOUND}})
+    done = watched({NEW_ONE: row(NEW_ONE, "new"), "replay": {"finding": FOUND}})
     assert done.code == 0
     assert any(line.startswith(f"on {OLD}, too: S7 at Lookup") for line in done.lines("still"))
 
@@ -100,10 +100,10 @@ def test_what_the_old_release_shows_in_the_same_trace_is_not_new():
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (Ended(3, "", "blockproof: no such thing\n"), "exit status 3: blockproof: no such thing"),
-        (Ended(0, "no JSON", ""), "exit status 0: nothing was said"),
-        (Ended(1, "[]", "half\n"), "exit status 1: half"),
-        (Ended(None, "", ""), "not done within its 2.5 minutes"),
+        (Ran(3, "", "blockproof: no such thing\n"), "exit status 3: blockproof: no such thing"),
+        (Ran(0, "no JSON", ""), "exit status 0: nothing was said"),
+        (Ran(1, "[]", "half\n"), "exit status 1: half"),
+        (Ran(None, "", ""), "not done within its 2.5 minutes"),
     ],
 )
 def test_a_part_that_fails_is_told_on_the_page_and_ends_nothing_else(answer, why):
@@ -115,11 +115,11 @@ def test_a_part_that_fails_is_told_on_the_page_and_ends_nothing_else(answer, why
 
 
 def test_a_part_that_fails_does_not_hide_what_is_new():
-    assert watched({NEW_ONE: Ended(3, "", "no"), **NEWS["a trace"]}).code == 1
+    assert watched({NEW_ONE: Ran(3, "", "no"), **NEWS["a trace"]}).code == 1
 
 
 def test_what_comes_up_is_asked_of_the_old_release_if_its_campaign_has_failed():
-    done = watched({OLD: Ended(None, "", ""), "replay": {"finding": FOUND}})
+    done = watched({OLD: Ran(None, "", ""), "replay": {"finding": FOUND}})
     assert done.code == 3
     assert any(line.startswith(f"on {OLD}, too: S7 at Lookup (full), a-flaw") for line in done.lines("still"))
 
@@ -140,7 +140,9 @@ def test_ctrl_c_ends_it_with_what_there_is():
 
 
 def test_a_command_that_takes_too_long_is_ended():
-    ended = run_part(Part("x", ("fuzz", "--target", "impl", "--seconds", "600"), lambda said, sides: Told()), 1.0)
+    ended = run_part(
+        WatchPart("x", ("fuzz", "--target", "impl", "--seconds", "600"), lambda said, sides: PartNews()), 1.0
+    )
     assert ended.status is None
 
 
@@ -152,7 +154,7 @@ def test_our_own_core_against_a_broken_one_through_the_real_commands(tmp_path, c
             place = words.index("--seconds")
             words[place : place + 2] = ["--operations", "300", "--attention", "full"]
         status = main(words)
-        return Ended(status, *capsys.readouterr())
+        return Ran(status, *capsys.readouterr())
 
     monkeypatch.chdir(tmp_path)
     sides = Sides.of("fault:held-block-handed-out", "impl", tmp_path / "out", 60.0)

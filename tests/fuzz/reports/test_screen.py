@@ -6,8 +6,9 @@ import sys
 from contextlib import redirect_stdout
 
 import pytest
+from blockproof.fuzz.reports.document import Table
+from blockproof.fuzz.reports.formats import show_tables
 from blockproof.fuzz.reports.screen import guarded, unguarded
-from blockproof.fuzz.reports.tables import Section, show_sections
 
 HOSTILE = "[/x][red]\x1b[2J\u202e"
 SHOWN = "[/x][red]\\x1b[2J\\u202e"
@@ -28,7 +29,7 @@ def test_tables_show_hostile_texts_and_keep_their_own_colours(terminal, monkeypa
     monkeypatch.setenv("COLUMNS", "200")
     with redirect_stdout(Screen()) as out, guarded():
         out.is_terminal = terminal
-        show_sections(HOSTILE, [Section("title", ("what",), ((HOSTILE,),))], HOSTILE, bad=True, first=[HOSTILE])
+        show_tables(HOSTILE, [Table("title", ("what",), ((HOSTILE,),))], HOSTILE, bad=True, first=[HOSTILE])
     text, coloured = re.subn(r"\x1b\[[\d;]*m", "", out.getvalue())
     assert text.count(SHOWN) == 4
     assert bool(coloured) is terminal

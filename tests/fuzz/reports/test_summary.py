@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +11,8 @@ from blockproof.fuzz.findings.finding import Finding
 from blockproof.fuzz.opening.known_deviations import declared_for
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.floors import FloorsError, check_floors, read_floors
-from blockproof.fuzz.reports.formats import LONG_RUN, as_json, junit, markdown, plain
+from blockproof.fuzz.reports.formats import junit, markdown, plain
+from blockproof.fuzz.reports.run import LONG_RUN, RunDocument
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.model.ops import Done, Free, Refused
 
@@ -62,27 +62,28 @@ def test_merging_adds_counts_and_keeps_the_first_finding():
 
 def test_every_form_names_what_was_reached_and_found():
     summary = run()
+    document = RunDocument.of(summary)
     situation, times = summary.reached.most_common(1)[0]
-    reached: Any = as_json(summary)["reached"]
-    assert reached[situation] == times
-    assert json.loads(json.dumps(as_json(summary)))["finding"] is None
-    assert any(situation in line and f"{times:,}" in line for line in plain(summary).splitlines())
-    assert f"| {situation} | {times:,} |" in markdown(summary)
-    assert "no difference in" in plain(summary)
-    found = summary_with_finding()
+    told = json.loads(document.text())
+    assert (told["document"], told["reached"][situation], told["finding"]) == ("run", times, None)
+    assert any(situation in line and f"{times:,}" in line for line in plain(document).splitlines())
+    assert f"| {situation} | {times:,} |" in markdown(document)
+    assert "no difference in" in plain(document)
+    found = RunDocument.of(summary_with_finding())
     assert "FOUND: `free` differs at Free" in plain(found)
     assert "free: [1] -> []" in markdown(found)
-    told: Any = as_json(found)["finding"]
-    assert told["operation"] == "Free"
+    assert found.finding["operation"] == "Free"
 
 
 def test_junit_has_a_case_for_each_attention_type_and_fails_the_right_one():
-    suite = ElementTree.fromstring(junit(summary_with_finding(), ["situation 'hit' reached 0 times, floor 1"]))
+    unmet = RunDocument.of(summary_with_finding())
+    unmet.floors_unmet = ["situation 'hit' reached 0 times, floor 1"]
+    suite = ElementTree.fromstring(junit(unmet))
     assert (suite.get("tests"), suite.get("failures")) == ("3", "2")
     failed = {case.get("name"): case.find("failure").text for case in suite.findall("testcase[failure]")}
     assert "free: [1] -> []" in failed["full"]
     assert failed["situations"] == "situation 'hit' reached 0 times, floor 1"
-    clean = ElementTree.fromstring(junit(run(), []))
+    clean = ElementTree.fromstring(junit(RunDocument.of(run())))
     assert clean.get("failures") == "0"
     assert clean.find(".//failure") is None
 
@@ -90,11 +91,12 @@ def test_junit_has_a_case_for_each_attention_type_and_fails_the_right_one():
 def test_a_deviation_that_a_long_run_never_sees_is_called_stale():
     first, second, *rest = (deviation.id for deviation in declared_for(RELEASE) if not deviation.chaos_only)
     summary = Summary(RELEASE, "random", 1, operations=LONG_RUN, deviated=Counter({first: 1200}))
-    lines = {line.split()[0]: line for line in plain(summary).splitlines() if line.startswith("  ")}
+    document = RunDocument.of(summary)
+    lines = {line.split()[0]: line for line in plain(document).splitlines() if line.startswith("  ")}
     assert "1,200" in lines[first]
     assert "STALE" in lines[second]
-    assert as_json(summary)["deviations_not_seen"] == [second, *rest]
-    assert "STALE" not in plain(Summary(RELEASE, "random", 1, operations=100))
+    assert document.deviations_not_seen == [second, *rest]
+    assert "STALE" not in plain(RunDocument.of(Summary(RELEASE, "random", 1, operations=100)))
 
 
 def test_a_floor_that_is_not_reached_is_named_with_both_numbers(tmp_path):

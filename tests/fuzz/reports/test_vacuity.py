@@ -1,18 +1,18 @@
 """A run that tested nothing is no success: what is judged, from which size on, and what is said."""
 
-import json
 from collections import Counter
 from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from blockproof.fuzz.engines.choice import run_engine
 from blockproof.fuzz.engines.fuzzing import FuzzOutcome
 from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import run_engine
 from blockproof.fuzz.findings.finding import Finding
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE, ORACLES
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.reports.formats import as_json, junit, markdown, plain, verdict
+from blockproof.fuzz.reports.formats import junit, markdown, plain
+from blockproof.fuzz.reports.run import RunDocument
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.reports.vacuity import LEAST_ALLOCATIONS, LEAST_LOOKUPS, LEAST_OPERATIONS, vacuity
 from blockproof.fuzz.workload.shapes import ATTENTION
@@ -52,11 +52,12 @@ def test_what_tested_nothing_fails_in_one_line_that_says_what_to_look_at(summary
     assert says in problem
     assert "\n" not in problem
     assert "look at" in problem or "give more" in problem
-    assert FuzzOutcome(summary, None, [], "").exit_code == 3
-    for text in (verdict(summary), plain(summary), markdown(summary), junit(summary, [])):
+    assert FuzzOutcome(summary, [], "").exit_code == 3
+    document = RunDocument.of(summary)
+    for text in (document.lead().conclusion, plain(document), markdown(document), junit(document)):
         assert "TESTED NOTHING" in text
-    assert as_json(summary)["tested_nothing"] == problem
-    case = ElementTree.fromstring(junit(summary, [])).find(".//testcase[@classname='run']/failure")
+    assert document.tested_nothing == problem
+    case = ElementTree.fromstring(junit(document)).find(".//testcase[@classname='run']/failure")
     assert case.get("message") == problem
 
 
@@ -80,24 +81,24 @@ def test_below_that_it_warns_and_small_runs_are_not_failed(summary, warns):
     said = vacuity(summary)
     assert said.problem is None
     assert (warns in said.warnings[0]) if warns else said.warnings == ()
-    outcome = FuzzOutcome(summary, None, [], "again")
+    outcome = FuzzOutcome(summary, [], "again")
     assert outcome.exit_code == 0
     assert [line for line in outcome.lines() if line.startswith("note: ")] == [f"note: {one}" for one in said.warnings]
-    assert all(line in json.dumps(as_json(summary)) for line in said.warnings)
-    assert all(line in markdown(summary) for line in said.warnings)
+    assert all(line in RunDocument.of(summary).text() for line in said.warnings)
+    assert all(line in markdown(RunDocument.of(summary)) for line in said.warnings)
 
 
 def test_it_may_be_allowed_and_ctrl_c_has_a_code_of_its_own():
     allowed = replace(unbuilt(), allow_vacuous=True)
     assert vacuity(allowed).problem is None
     assert vacuity(allowed).warnings[0].startswith("no core was built")
-    assert FuzzOutcome(allowed, None, [], "").exit_code == 0
-    stopped = FuzzOutcome(replace(unbuilt(), interrupted=True), None, [], "")
+    assert FuzzOutcome(allowed, [], "").exit_code == 0
+    stopped = FuzzOutcome(replace(unbuilt(), interrupted=True), [], "")
     assert stopped.exit_code == 130
     assert stopped.lines()[-1] == "interrupted by Ctrl-C after 1 s"
     found = replace(summed(), interrupted=True, finding=Finding("S1", Free("a"), 0, Done(), Done(), oracle="contract"))
     assert vacuity(found) == (None, ())
-    assert FuzzOutcome(found, None, [], "").exit_code == 1
+    assert FuzzOutcome(found, [], "").exit_code == 1
 
 
 @pytest.mark.parametrize("oracles", [ORACLES, MODEL_FREE, ("liveness",)])
@@ -115,7 +116,7 @@ def test_lookups_count_where_caching_is_on_and_causes_are_counted():
     refused = [times for (kind, result, _), times in done.causes.items() if (kind, result) == ("Allocate", "Refused")]
     assert sum(refused) == done.outcomes["Allocate", "Refused"]
     assert ("Allocate", "Refused", "asked for drafts") in done.causes
-    assert "Refused and failed, by cause" in plain(done)
+    assert "Refused and failed, by cause" in plain(RunDocument.of(done))
     other = Summary("impl", "random", 1)
     other.merge(done)
     assert (other.hits, other.causes) == (done.hits, done.causes)

@@ -15,8 +15,7 @@ from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.findings.ops_json import operation_from_json, to_json
 from blockproof.fuzz.findings.words import operation_text
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.page.parting import outcomes_part
-from blockproof.fuzz.page.words import operation_words
+from blockproof.fuzz.page.words import operation_words, outcomes_part
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun

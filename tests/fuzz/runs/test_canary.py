@@ -4,14 +4,14 @@ import json
 
 import pytest
 from blockproof.fuzz.adapters.vllm.scheduler_stories import wrong_reads
-from blockproof.fuzz.campaign.doing import close_targets, run_task
 from blockproof.fuzz.campaign.tasks import Task, encoded, result_of
+from blockproof.fuzz.campaign.work import close_targets, run_task
 from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.configuration import check
-from blockproof.fuzz.configuration.canary import check_oracle
+from blockproof.fuzz.configuration.fuzzing import check_oracle
 from blockproof.fuzz.configuration.invariants import INVARIANTS
-from blockproof.fuzz.engines.choice import ENGINES, run_engine
 from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import ENGINES, run_engine
 from blockproof.fuzz.findings.oracle_names import ADDITIONS, EVERY, LOCKSTEP, SHADOW
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.contract import Contract

@@ -12,7 +12,7 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening.new_target import write_target
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.contract import Contract
-from blockproof.fuzz.runs.conformance import blame, check, check_target, expected, scripts
+from blockproof.fuzz.runs.conformance import check, check_target, expected, lines, scripts
 from blockproof.model.ops import OPERATIONS
 
 LATER_LABELS = "labels=[None, *(self.labels(cached[block]) + 1 if block in cached else None for block in blocks)]"
@@ -134,9 +134,9 @@ def test_only_the_form_of_an_answer_is_the_targets_alone():
     assert len(first) > 30
     assert {"free-list", "ids", "types", "no-hit", "lists"} <= named
     for mistake in named | set(MISTAKES):
-        assert (mistake in blame.FORM) is not (mistake in blame.ENGINE or mistake.startswith("value-of-")), mistake
-        assert bool(blame.engine_does(mistake)) is (mistake not in blame.FORM)
-    assert "S13" in blame.engine_does("S13")
+        assert (mistake in lines.FORM) is not (mistake in lines.ENGINE or mistake.startswith("value-of-")), mistake
+        assert bool(lines.engine_does(mistake)) is (mistake not in lines.FORM)
+    assert "S13" in lines.engine_does("S13")
 
 
 def test_a_scenario_that_blockproof_fails_in_is_told_and_the_others_are_asked(monkeypatch, variant, capsys):

@@ -8,8 +8,8 @@ from blockproof.fuzz.findings.oracle_names import LOCKSTEP, MODEL_FREE, ORACLES
 from blockproof.fuzz.opening.oracles import suited_and_why, suited_to, suited_when_asked
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
-from blockproof.fuzz.runs.causes import why_not_done
 from blockproof.fuzz.runs.open_run import open_run
+from blockproof.fuzz.runs.run import why_not_done
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.shapes import draw_shape
 from blockproof.model.core import Model

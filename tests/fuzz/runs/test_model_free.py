@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.cli.options import oracles_or_usage
-from blockproof.fuzz.engines.choice import run_engine
 from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import run_engine
 from blockproof.fuzz.findings.finding import CORRUPTION
 from blockproof.fuzz.findings.oracle_names import (
     CONTRACT,

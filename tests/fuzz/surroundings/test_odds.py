@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.cli.theorem_list import print_theorems
+from blockproof.fuzz.cli.prove import print_theorems
 
 CLI = [sys.executable, "-m", "blockproof.fuzz.cli"]
 
@@ -21,7 +21,7 @@ CLI = [sys.executable, "-m", "blockproof.fuzz.cli"]
         ("fuzz --write-known /dev/zero", 2),
         ("plan /dev/zero --memory 60GiB", 2),
         ("replay /dev/zero", 2),
-        ("bench detection --keep /dev/zero", 2),
+        ("mutants --setting usual --keep /dev/zero", 2),
         ("report /dev/zero", 2),
     ],
 )

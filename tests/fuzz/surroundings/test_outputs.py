@@ -42,7 +42,7 @@ def _in_a_folder(tmp_path, monkeypatch):
         (["campaign", "--target", "impl", "--store", "folder"], "--store: folder"),
         (["watch", "impl", "--against", "impl", "--write", "folder"], "--write: folder"),
         (["bench", "--keep", "folder"], "--keep: folder"),
-        (["bench", "detection", "--keep", "folder"], "--keep: folder"),
+        (["mutants", "--setting", "usual", "--keep", "folder"], "--keep: folder"),
         (["prove", "T1", "--export", "taken"], "--export: taken"),
         (["plan", "gemma-3-27b", "--memory", "60GiB", "--html", "folder"], "--html: folder"),
         (["deviations", "--write", "folder"], "--write: folder"),

@@ -11,6 +11,7 @@ from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.formats import plain
+from blockproof.fuzz.reports.run import RunDocument
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
@@ -117,7 +118,7 @@ def test_runs_whose_core_cannot_be_built_end_and_are_told_apart():
     summary = run_random(NotBuilt(), Plan(1, operations=5, attention=("sink",)), Summary("vllm==0.23.0", "random", 1))
     assert summary.finding is None
     assert (summary.runs, summary.unbuilt["sink"]) == (5, 5)
-    assert "not built" in plain(summary)
+    assert "not built" in plain(RunDocument.of(summary))
 
 
 MISFITS: dict[str, Callable[[Shape], Shape]] = {

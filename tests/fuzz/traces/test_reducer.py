@@ -1,7 +1,7 @@
 """The search that shrinks traces and configurations, on numbers: what fails is what has 7 among its digits."""
 
 import pytest
-from blockproof.fuzz.traces.reducer import Limits, Reducer
+from blockproof.fuzz.traces.reducer import Reducer, SearchLimits
 
 
 class Digits(Reducer[str, str]):
@@ -26,7 +26,7 @@ class Digits(Reducer[str, str]):
 
 
 def digits(number, **limits):
-    return Digits(number, f"number {number}", Limits(**limits))
+    return Digits(number, f"number {number}", SearchLimits(**limits))
 
 
 def test_what_still_fails_takes_the_place_of_the_best_until_nothing_smaller_does():
@@ -43,7 +43,7 @@ def test_a_search_says_itself_what_it_proposes_and_what_that_shows(missing):
     assert digits("7").best == "7"
     incomplete = type("Incomplete", (Digits,), {missing: getattr(Reducer, missing)})
     with pytest.raises(TypeError, match=f"abstract method '?{missing}"):
-        incomplete("7", "number 7", Limits())
+        incomplete("7", "number 7", SearchLimits())
 
 
 def test_a_candidate_that_is_not_smaller_is_tried_and_not_taken():
@@ -51,7 +51,7 @@ def test_a_candidate_that_is_not_smaller_is_tried_and_not_taken():
         def search(self):
             self.exhaust(lambda number: [number + "0"])
 
-    reducer = Growing("7", "number 7", Limits())
+    reducer = Growing("7", "number 7", SearchLimits())
     reduced = reducer.run()
     assert (reducer.best, reduced.candidates, reduced.complete) == ("7", 1, True)
 

@@ -8,9 +8,8 @@ from blockproof.fuzz.findings.cause import failed
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import CONTRACT, SHADOW
 from blockproof.fuzz.runs.judging import USUAL, Judging
-from blockproof.fuzz.traces.drawable import said_by_model
 from blockproof.fuzz.traces.replay import replay
-from blockproof.fuzz.traces.shrink import Shrunk, shrink
+from blockproof.fuzz.traces.shrink import Shrunk, said_by_model, shrink
 from blockproof.model.core import Model
 from blockproof.model.ops import (
     Advance,

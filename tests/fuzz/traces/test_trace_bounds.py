@@ -7,7 +7,7 @@ import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.traces.files import TraceError
-from blockproof.fuzz.traces.recording import Recording
+from blockproof.fuzz.traces.steps import Recording
 from blockproof.fuzz.traces.trace_file import MAX_ITEM_TOKENS, MAX_ITEMS, TraceFile, dump_trace, load_trace
 from blockproof.model.ops import StepStart, Submit
 from blockproof.model.shown.snapshot import Snapshot

@@ -11,7 +11,7 @@ from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.traffic.driver import Service, Setting
-from blockproof.fuzz.traffic.ideal import ideal
+from blockproof.fuzz.traffic.fuzzing import ideal
 from blockproof.fuzz.traffic.logs import Log, Logged, read_log
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.traffic.driver import Setting
-from blockproof.fuzz.traffic.ideal import ideal
+from blockproof.fuzz.traffic.fuzzing import ideal
 from blockproof.fuzz.traffic.logs import MADE_UNIT, Log, Logged, read_log
 
 

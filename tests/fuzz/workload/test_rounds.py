@@ -1,8 +1,8 @@
 """Runs about lookups that take several rounds: when they come, which cores they are about, and what they find."""
 
 import pytest
-from blockproof.fuzz.engines.choice import run_engine
 from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import run_engine
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.workload.draw import SeededDraw

@@ -1,0 +1,117 @@
+"""A run of schedulers as a document: what `fuzz-scheduler --json` prints, and the report of it for people."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ..findings.words import plural
+from .charts import Chart, HistoryLines, history_charts
+from .document import FoundCard, Lead, ReportDocument, ResultDocument, Table, counted, largest_first
+
+
+class StoryFound(msgspec.Struct):
+    """One finding, shrunk."""
+
+    name: str
+    judge: str = ""
+    rule: str = ""
+    what: str = ""
+    step: int = 0
+    known: str = ""
+    """The finding that is written up of it; empty for a new one."""
+    file: str = ""
+    """Where it was written."""
+    seed: int = 0
+    number: int = 0
+    """Of the story that showed it."""
+    tries: int = 0
+    """Stories that were tried while it was shrunk."""
+    complete: bool = False
+    """True if the search for a smaller story came to its end."""
+    fault: str = ""
+    """The one that was planted."""
+    story: Any = None
+    """The smallest story."""
+
+
+class SchedulerDocument(ResultDocument, tag="scheduler"):
+    """What a run came to."""
+
+    target: str
+    found: list[StoryFound]
+    task: dict[str, Any] = {}
+    """What was asked for."""
+    lost: str = ""
+    stories: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    reached: dict[str, int] = {}
+    by_kind: dict[str, dict[str, int]] = {}
+    not_built: dict[str, int] = {}
+    counted: dict[str, int] = {}
+    floors_unmet: list[str] = []
+    history: HistoryLines | None = None
+    version: str = ""
+    """Of the release."""
+    canary: dict[str, Any] | None = None
+    """What was planted before the runs, and which judges have seen it."""
+
+    def report(self, title: str, *, running: bool = False) -> ReportDocument:
+        """See `ResultDocument`."""
+        return super().report(f"{self.target}: {title}", running=running)
+
+    def lead(self) -> Lead:
+        """See `ResultDocument`."""
+        done = f"{plural(self.stories, 'engine')}, {plural(self.steps, 'scheduler step')} in {self.seconds:.1f} s"
+        figures = [("engines", f"{self.stories:,}"), ("scheduler steps", f"{self.steps:,}")]
+        figures += [("seconds", f"{self.seconds:.1f}")]
+        rate = self.steps / self.cpu_seconds if self.cpu_seconds > 0 else 0.0
+        figures += [("steps a second of CPU", f"{rate:,.0f}")] if rate else []
+        return Lead(done, *self._said(), figures)
+
+    def _said(self) -> tuple[str, str]:
+        if self.lost:
+            return f"the process of {self.target} was lost: {self.lost}", "bad"
+        if self.found:
+            new = sum(not one.known for one in self.found)
+            return f"{plural(len(self.found), 'finding')} on {self.target}, {new} of them new", "bad"
+        if self.floors_unmet:
+            missed = plural(len(self.floors_unmet), "floor was", "floors were")
+            return f"nothing was found, but {missed} not reached", "bad"
+        return (f"nothing was found on {self.target}", "good") if self.steps else ("no step ran", "note")
+
+    def cards(self) -> list[FoundCard]:
+        """See `ResultDocument`."""
+        return [_card(one, self) for one in self.found]
+
+    def notes(self) -> list[str]:
+        """See `ResultDocument`."""
+        return [f"floor not reached: {line}" for line in self.floors_unmet]
+
+    def charts(self) -> list[Chart]:
+        """See `ResultDocument`."""
+        return history_charts({self.target: self.history}, "scheduler steps") if self.history else []
+
+    def tables(self) -> Sequence[Table]:
+        """See `ResultDocument`."""
+        reached = counted("Situations reached", ["situation", "times"], self.reached)
+        not_built = counted("Engines that were not built", ["why", "times"], self.not_built)
+        return largest_first(reached), _kinds(self), largest_first(not_built)
+
+
+def _card(one: StoryFound, run: SchedulerDocument) -> FoundCard:
+    head = f"{one.name}: {one.judge}, step {one.step}"
+    card = FoundCard(head, one.what, oracle=one.judge, observable=one.rule, target=run.target)
+    card.times = run.counted.get(one.name, 1)
+    card.command = shlex.join(["blockproof", "replay", one.file, "--target", run.target]) if one.file else ""
+    return card
+
+
+def _kinds(run: SchedulerDocument) -> Table:
+    """What was reached by the attention types of the engine."""
+    names: Sequence[str] = list(dict.fromkeys(name for reached in run.by_kind.values() for name in reached))
+    rows = [[kind, *(f"{reached.get(name, 0):,}" for name in names)] for kind, reached in sorted(run.by_kind.items())]
+    return Table("Reached by attention types", ["attention", *names], rows)
