@@ -12,8 +12,7 @@ from . import ops
 from .ops import NULL, Operation, Shape
 from .state import Request
 
-_CHECKED = frozenset({ops.Allocate, ops.Take, ops.Touch, ops.Release, ops.Evict})
-"""Operations with preconditions that a core checks."""
+_CHECKED = frozenset({ops.Allocate, ops.Take, ops.Touch, ops.Release, ops.Evict})  # a core checks preconditions
 
 
 class _Holders(Protocol):
@@ -74,8 +73,6 @@ def allows(scene: _Scene, op: Operation) -> bool:
 
 def misuse(scene: _Scene, op: Operation) -> bool:
     """True if every core must answer this operation with an error, or ignore it, and change nothing."""
-    if type(op) not in _CHECKED:
-        return False
     match op:
         case ops.Touch(blocks):
             return NULL in blocks and _exist(scene, blocks)

@@ -278,7 +278,6 @@ class Failed:
 
 
 Outcome: TypeAlias = Done | Refused | Failed
-
 DONE = Done()  #: of the many calls that return nothing
 
 

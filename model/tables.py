@@ -182,8 +182,7 @@ def settled(request: Request, computed: int) -> int:
 
 def reach(core: Core, group: int, num_tokens: int) -> int:
     """Leading tokens that a group registers: up to the last boundary; where a draft model reads on, a block more."""
-    boundary = arith.down(num_tokens, core.alignment)
-    rule = core.rules[group]
+    boundary, rule = arith.down(num_tokens, core.alignment), core.rules[group]
     return min(num_tokens, boundary + rule.b) if boundary and rule.behind else boundary
 
 
@@ -199,8 +198,7 @@ def worth(core: Core, group: int, i: int, request: Request) -> bool:
 
 def stands(core: Core, group: int, i: int, request: Request) -> bool:
     """True unless entry `i` is to hold a state and nobody writes the one that its block stands for (core.md §7)."""
-    rule = core.rules[group]
-    return not isinstance(rule, Mamba) or request.written.stands(rule, i)
+    return not isinstance(rule := core.rules[group], Mamba) or request.written.stands(rule, i)
 
 
 def predicted(core: Core, group: int, plan: Plan, counts: list[int], capped: bool) -> int:

@@ -357,7 +357,7 @@ def _plain(result: "Result") -> dict[str, Any]:
     came_to = come_to(result.verdict)
     verdict |= {"outcome": came_to.outcome, "witness": came_to.witness}
     verdict["obligations"] = len(verdict.pop("smtlib"))
-    del verdict["satisfiable"], verdict["needed"]
+    del verdict["satisfiable"], verdict["needed"], verdict["roles"]
     verdict["trusted_lines"] = trust.lines_under(result.verdict)
     return verdict | {"confirmed": result.confirmed, "disputed": [said for _, said in result.disputed]}
 

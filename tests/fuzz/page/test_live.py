@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -255,15 +257,17 @@ def test_a_campaign_tells_how_far_its_targets_are(recorder, tmp_path):
 
 
 def test_schedulers_tell_what_they_have_come_to(recorder, monkeypatch):
-    def started(target, task, modules):
-        assert task.tells
+    def words(module, *arguments):
+        assert json.loads(arguments[-1])["tells"]
         so_far = {"stories": 1, "steps": 40, "seconds": 20.0, "reached": {NASTY: 2}}
         found = {"name": NASTY, "judge": "contract", "known": "", "what": NASTY, "story": {}}
         lines = [{"so_far": so_far}, {"found": found}, {"progress": {"steps": 40, "stories": 1}}]
         code = f"for line in {list(map(json.dumps, lines))!r}: print(line)"
-        return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        return [sys.executable, "-c", code]
 
-    monkeypatch.setattr(story_fuzzing, "_started", started)
+    python = SimpleNamespace(words=words, environment=dict(os.environ))
+    monkeypatch.setattr(story_fuzzing, "family_of", lambda target: SimpleNamespace(stories="stories"))
+    monkeypatch.setattr(story_fuzzing, "python_of", lambda target: nullcontext(python))
     outcome = story_fuzzing.fuzz_scheduler("one", StoryTask(steps=80), None, lambda line: None, Recorder())
     assert outcome.exit_code == 1
     assert [(one.words, one.share) for one in recorder.last.told] == [
