@@ -73,6 +73,10 @@ class Told:
         handed = [block for block in move.taken if block in table]
         if not handed and not told:
             return
+        full = self.record.shape.groups[group].kind in FULL_FAMILY - {"sink"}
+        if sorted(told) == sorted(handed):
+            self._lists_all[group] |= full and not self._copies(move)
+            return
         gained, taken = Counter(told), Counter(handed)
         if more := gained - taken:
             what = f"{sorted(more.elements())} are told as new, and {sorted(taken)} were handed out"
@@ -81,8 +85,8 @@ class Told:
             raise Break(
                 "S16", f"group {group}: blocks {sorted(missing)} were handed out and are not told as new", "missing ids"
             )
-        if gained and not self._copies(move) and self.record.shape.groups[group].kind in FULL_FAMILY - {"sink"}:
-            self._lists_all[group] = gained == taken
+        if gained and full and not self._copies(move):
+            self._lists_all[group] = False
 
     def _copies(self, move: Move) -> bool:
         """True if a block of this operation may be a copy, for a hit that ends inside it, and not cleared."""
