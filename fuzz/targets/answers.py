@@ -48,7 +48,7 @@ def _dicts_of(check: Check) -> Check:
 
 def _tables(rows: object) -> bool:
     """True for a list of lists of block ids."""
-    if not isinstance(rows, list) or not all([isinstance(row, list) for row in rows]):
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         return False
     return _INTS(list(chain.from_iterable(rows)))
 
