@@ -73,8 +73,8 @@ def _all_ids(shown: Snapshot, hidden: Collection[str]) -> Collection[int]:
     if "new_block_ids" not in hidden:
         ids.update(*shown.new_block_ids)
     if "earliest" not in hidden:
-        ids.update(shown.earliest)  # type: ignore[arg-type]
-        ids.discard(None)  # type: ignore[arg-type]
+        ids.update(shown.earliest)
+        ids.discard(None)
     return ids
 
 
