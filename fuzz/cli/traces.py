@@ -22,6 +22,7 @@ from .options import (
     document_alone,
     guarded,
     is_auto,
+    known_or_usage,
     memory_or_usage,
     open_or_usage,
     oracles_or_usage,
@@ -122,14 +123,27 @@ def shrink(
     raise typer.Exit(0 if kept is None else 1)
 
 
-def schema() -> None:
-    """Print the form of trace files as JSON Schema, for editors and for programs that read or write traces.
+def schema(
+    document: Annotated[
+        str, typer.Argument(help="`trace`, `page`, or what the field `document` of a command's JSON says.")
+    ] = "trace",
+) -> None:
+    """Print the form of a document as JSON Schema, for editors and for programs that read or write it.
 
-    It is made from what `replay` reads them with. What a schema cannot say is listed in its `$comment`.
+    That of trace files is made from what `replay` reads them with; what a schema cannot say is listed in its
+    `$comment`. The others are made from what the commands write with --json, and `page` from what `report --json` does.
     """
+    import msgspec
+
+    from ..page.files import RESULTS
+    from ..reports.document import Document
     from ..traces.schema import trace_schema
 
-    print(json.dumps(trace_schema(), indent=2))
+    kinds = {"page": Document, **RESULTS}
+    known = ("trace", *kinds)
+    known_or_usage("no document with a schema", [document], known, f"write one of {', '.join(known)}")
+    form = trace_schema() if document == "trace" else msgspec.json.schema(kinds[document])
+    print(json.dumps(form, indent=2))
 
 
 def replay_question(path: Path, target: str | None, isolate: bool | None, as_json: bool) -> NoReturn:

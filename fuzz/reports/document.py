@@ -10,7 +10,7 @@ for the `n` blocks `b .. b + n - 1`. A block id that the pool does not have is w
 import json
 from collections.abc import Mapping, Sequence
 from math import log1p
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -440,8 +440,3 @@ def crossed(title: str, column: str, counts: Mapping[str, Mapping[str, int]], us
         for row, of_row in sorted(counts.items())
     ]
     return Table(title, [column, *columns], rows)
-
-
-def schema() -> dict[str, Any]:
-    """The JSON schema of a document."""
-    return msgspec.json.schema(Document)

@@ -16,7 +16,7 @@ from blockproof.fuzz.page.files import TraceSettings, document_of, is_foreign
 from blockproof.fuzz.page.html import page
 from blockproof.fuzz.page.trace_document import trace_document
 from blockproof.fuzz.page.words import operation_words
-from blockproof.fuzz.reports.document import Place, TraceDocument, schema
+from blockproof.fuzz.reports.document import Document, Place, TraceDocument
 from blockproof.fuzz.traces.judges import Judges
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, write_trace
 from blockproof.model import ops
@@ -173,7 +173,7 @@ def test_every_operation_has_words():
 
 
 def test_the_schema_says_what_a_document_is():
-    names = schema()["$defs"]
+    names = msgspec.json.schema(Document)["$defs"]
     assert {"TraceDocument", "ReportDocument", "Change", "Step", "Verdict"} <= names.keys()
     assert names["Change"]["properties"]["queue"]["type"] == "array"
 

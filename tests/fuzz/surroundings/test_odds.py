@@ -69,7 +69,8 @@ def test_theorems_are_listed_without_a_solver(monkeypatch, capsys):
     assert main(["prove", "T1"]) == 3
 
 
-def test_a_suggested_option_can_be_pasted(tmp_path, capsys):
+def test_a_suggested_option_can_be_pasted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     trace = tmp_path / "trace.json"
     assert main(["fuzz", "--target", "fault:touch-ignores-used-blocks", "--attention", "full", "--seed", "2"]) == 1
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("trace:  "))
