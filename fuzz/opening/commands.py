@@ -79,6 +79,7 @@ def run(
                 output, errors = process.communicate(given, wait)
                 return Ran(process.returncode, output, errors or "")
             except subprocess.TimeoutExpired:
+                given = None  # what was sent is not sent again
                 if end is not None and time.monotonic() >= end:
                     break
             if meanwhile is not None:

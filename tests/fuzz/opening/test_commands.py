@@ -36,6 +36,11 @@ def test_a_command_says_how_it_ended_and_all_that_it_printed(tmp_path):
     assert run(python(code), folder=tmp_path, given="yes\n", together=True).output.splitlines()[1:] == ["no"]
 
 
+def test_what_a_command_is_given_is_sent_once_however_long_it_takes():
+    code = "import time; said = input(); time.sleep(0.5); print(said)"
+    assert run(python(code), given="yes\n", meanwhile=lambda: None) == Ran(0, "yes\n", "")
+
+
 def test_the_error_is_what_pip_calls_one_else_the_last_line():
     assert Ran(1, "a\nERROR: b\n", "c\n").error == "b"
     assert Ran(1, "a\n", "c\n").error == "c"
