@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 from blockproof.fuzz.configuration.findings import as_document
-from blockproof.fuzz.engines.mutants import DETECTORS, NOT_RUN, Result, Search, cell_of, detected, results
+from blockproof.fuzz.engines.mutants import DETECTORS, NOT_RUN, FaultResult, FaultSearch, cell_of, detected, results
 from blockproof.fuzz.exploration import planting
 from blockproof.fuzz.exploration.scopes import SCOPES
 from blockproof.fuzz.exploration.search import Limits
@@ -86,7 +86,7 @@ def _arguments() -> argparse.ArgumentParser:
 def _hunted(fault: Fault, asked: argparse.Namespace) -> Row:
     """The row of a fault, hunted with each seed. Its trace is written where that is asked for."""
     seconds = None if asked.operations else asked.seconds
-    search = Search(seconds, asked.operations, asked.seed, shrink_seconds=SHRINK_SECONDS)
+    search = FaultSearch(seconds, asked.operations, asked.seed, shrink_seconds=SHRINK_SECONDS)
     (result,) = results([fault], search, asked.seeds)
     if asked.traces:
         _write_trace(result, asked.traces)
@@ -99,7 +99,7 @@ def _detectors(row: Row, asked: argparse.Namespace) -> dict[str, Row]:
     fault, name = CATALOGUED[row["fault"]], row["oracle"]
     cells: dict[str, Row | None] = {}
     if asked.matrix:
-        search = Search(None, asked.matrix, asked.seed)
+        search = FaultSearch(None, asked.matrix, asked.seed)
         cells = {detector: cell_of(hunts) for detector, hunts in detected(fault, [search])}
     if asked.explore:
         cells["explore"] = _explored(fault)
@@ -126,7 +126,7 @@ def _write(page: Path, rows: Mapping[str, Row]) -> None:
     write_file(page, page_of(ordered, command(), processor()))
 
 
-def _write_trace(result: Result, folder: Path) -> None:
+def _write_trace(result: FaultResult, folder: Path) -> None:
     """Put the smallest trace, or the question, into the folder under the name of the entry and the fault."""
     shown = result.shown
     name = f"{result.bug}-{shown.hunt.fault}.json"
@@ -152,7 +152,7 @@ def _explored(fault: Fault) -> Row | None:
         return None
     states, start = 0, time.process_time()
     for name in EXPLORED:
-        planted = planting.Fault(
+        planted = planting.PlantedMistake(
             fault.name, fault.describe, "", SCOPES[name], lambda e: fault.plant(planting.core_of(e))
         )
         planting.FAULTS[fault.name] = planted

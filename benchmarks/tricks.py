@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from blockproof.fuzz.bench.kinds import KINDS
 from blockproof.fuzz.bench.report import amount
-from blockproof.fuzz.bench.workload import Piece
+from blockproof.fuzz.bench.workload import BenchPiece
 from blockproof.fuzz.opening.targets import open_here
 from blockproof.fuzz.targets.driver import driver_of
 from tricks_list import NOT_SWITCHED, OWN_KINDS, TRICKS, Trick
@@ -56,7 +56,7 @@ class Side:
             self._work = {**KINDS, **OWN_KINDS}[trick.kind](self._driver, trick.params)
             self._work.prepare()
 
-    def piece(self) -> Piece:
+    def piece(self) -> BenchPiece:
         """The next piece."""
         with self._switched():
             return self._work.piece()
@@ -121,7 +121,7 @@ def measure(trick: Trick, rounds: int) -> Gain:
     sides = Side(trick, False), Side(trick, True)
     gc.collect()
     gc.freeze()
-    done: tuple[list[Piece], list[Piece]] = [], []
+    done: tuple[list[BenchPiece], list[BenchPiece]] = [], []
     for number in range(rounds + 1):  # the first pair does not count
         for which in (0, 1) if number % 2 else (1, 0):
             done[which].append(sides[which].piece())

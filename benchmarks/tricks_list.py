@@ -7,7 +7,7 @@ from typing import Any
 
 from blockproof.fuzz.bench.entries import default_entries
 from blockproof.fuzz.bench.running import TOKEN, Decode
-from blockproof.fuzz.bench.workload import BLOCK, Piece, Workload, require, table_facts
+from blockproof.fuzz.bench.workload import BLOCK, BenchPiece, BenchWorkload, require, table_facts
 from blockproof.impl.hashing import block_hashing
 from blockproof.impl.managers.coordinator import KVCacheCoordinator
 from blockproof.impl.managers.kv_cache_manager import KVCacheManager
@@ -47,16 +47,16 @@ class SameStep(Decode):
         super().prepare()
         require(self.driver.decode(self._requests) is None, "a decode step was refused")
 
-    def piece(self) -> Piece:
+    def piece(self) -> BenchPiece:
         driver, requests, repeats = self.driver, self._requests, 16
         ns = sum(self.timed(lambda: driver.decode(requests)) for _ in range(repeats))
-        return Piece(ns, repeats * len(requests), *table_facts(driver, requests))
+        return BenchPiece(ns, repeats * len(requests), *table_facts(driver, requests))
 
 
 class BlockSteps(Decode):
     """Steps of a whole block: each takes a block and registers one. One operation is one step of one request."""
 
-    def piece(self) -> Piece:
+    def piece(self) -> BenchPiece:
         steps, ns = 8, 0
         if self._steps + steps * BLOCK > self._grown:
             self._restart()
@@ -70,10 +70,10 @@ class BlockSteps(Decode):
             require(all(granted), "a step was refused")
             driver.ran(requests, BLOCK)
         self._steps += steps * BLOCK
-        return Piece(ns, steps * len(requests), *table_facts(driver, requests))
+        return BenchPiece(ns, steps * len(requests), *table_facts(driver, requests))
 
 
-class Queues(Workload):
+class Queues(BenchWorkload):
     """A free queue alone, of 32,768 blocks. One operation is one block.
 
     Parameters: `call`: `append_n` puts in 512 blocks at a time, as a release does, `popleft_n` takes as many, `remove`
@@ -90,7 +90,7 @@ class Queues(Workload):
         for first in range(0, self.BLOCKS, self.AT_A_TIME):
             self._queue.append_n(blocks[first : first + self.AT_A_TIME])
 
-    def piece(self) -> Piece:
+    def piece(self) -> BenchPiece:
         queue, clock, spent = self._queue, self.driver.clock, dict.fromkeys(("popleft_n", "remove", "append_n"), 0)
         for number in range(16):
             taken = queue.get_all_free_blocks()[4096 : 4096 + self.AT_A_TIME]
@@ -107,10 +107,10 @@ class Queues(Workload):
             spent["append_n"] += clock() - begin
         call = self.params["call"]
         order = {str(at): one.block_id for at, one in enumerate(queue.get_all_free_blocks())}
-        return Piece(spent[call], (16 if call == "append_n" else 8) * self.AT_A_TIME, order, {})
+        return BenchPiece(spent[call], (16 if call == "append_n" else 8) * self.AT_A_TIME, order, {})
 
 
-OWN_KINDS: Mapping[str, type[Workload]] = {"same-step": SameStep, "block-steps": BlockSteps, "queues": Queues}
+OWN_KINDS: Mapping[str, type[BenchWorkload]] = {"same-step": SameStep, "block-steps": BlockSteps, "queues": Queues}
 
 _ENTRIES = {entry.name: entry for entry in default_entries()}
 _RUNNING = {"running": 256, "shortest": 500, "longest": 560, "grown": 480}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from blockproof.fuzz.mutation.hunting import Hunted
 from blockproof.fuzz.mutation.places import Mutant
-from blockproof.fuzz.mutation.report import Asked, MutantsDone, kept_text
+from blockproof.fuzz.mutation.report import HuntAsked, MutantsDone, kept_text
 from blockproof.fuzz.mutation.subject import subject_of
 from blockproof.model import ops
 
@@ -153,7 +153,7 @@ def test_the_page_of_random_mutants_counts_by_module_and_by_seed(tmp_path, capsy
         fates = ["killed"] * found + ["survived"] * (4 - found)
         hunted = [Hunted(one, fate, "lockstep", "", 9, 0, 1.0) for one, fate in zip(mutants, fates, strict=True)]
         files.append(tmp_path / f"{seed}.json")
-        told = MutantsDone(Asked("impl", 4, seed, 100, 10), subject_of("impl"), mutants, hunted)
+        told = MutantsDone(HuntAsked("impl", 4, seed, 100, 10), subject_of("impl"), mutants, hunted)
         files[-1].write_text(kept_text(told), encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["benchmarks/random_mutants.py", *map(str, files)])
     assert pages.main() == 1, "a survivor is not judged"

@@ -304,3 +304,23 @@ configurations, and of pieces by themselves. What is new there has to replace so
 def test_the_specification_is_read_in_one_sitting(folder):
     files = [path for path in (ROOT / folder).glob("*.py") if not path.name.endswith("_json.py")]
     assert sum(len(path.read_text().splitlines()) for path in files) <= ONE_SITTING[folder]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_public_class_has_a_name_of_its_own(folder):
+    where: dict[str, list[str]] = {}
+    for path in modules(folder):
+        for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where.setdefault(node.name, []).append(path.as_posix())
+    assert where
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}
+
+
+VAGUE = {"telling", "told", "doing", "knowing", "keeping", "going_on", "beside", "parting"}
+"""Words that do not say what is in a file."""
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_files_are_called_by_what_is_in_them(folder):
+    assert [path for path in modules(folder) if path.stem in VAGUE] == []

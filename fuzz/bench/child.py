@@ -25,7 +25,7 @@ from ..opening.wire import line_of, message_of
 from ..targets.driver import Driver, driver_of
 from .kinds import workload
 from .memory import memory_of
-from .workload import Workload, WrongWorkError
+from .workload import BenchWorkload, WrongWorkError
 
 
 def main(arguments: list[str]) -> None:
@@ -49,7 +49,7 @@ class _Served:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._workload: Workload | None = None
+        self._workload: BenchWorkload | None = None
 
     def answer(self, message: list[Any]) -> list[object]:
         """The answer to a line."""

@@ -21,7 +21,7 @@ PIECES = 12
 
 
 @dataclass(frozen=True)
-class Entry:
+class BenchEntry:
     """A workload with its sizes."""
 
     name: str
@@ -37,12 +37,12 @@ class Entry:
     """True for what a server does once, when it starts; reported beside the rest, as a mean would hide it."""
 
 
-def default_entries() -> tuple[Entry, ...]:
+def default_entries() -> tuple[BenchEntry, ...]:
     """All workloads but traffic, which needs files."""
     return (*_decodes(), *_prefills(), *_cycles(), *_others(), *_made())
 
 
-def traffic_entries(traces: Iterable[Path], rows: int = ROWS) -> tuple[Entry, ...]:
+def traffic_entries(traces: Iterable[Path], rows: int = ROWS) -> tuple[BenchEntry, ...]:
     """A workload for each trace. ValueError or OSError for what is no trace."""
     entries = []
     for path in traces:
@@ -54,11 +54,11 @@ def traffic_entries(traces: Iterable[Path], rows: int = ROWS) -> tuple[Entry, ..
             "budget": TRAFFIC_BUDGET,
             "end": -(-len(read) // PIECES),
         }
-        entries.append(Entry(f"traffic-{path.stem}", f"{len(read)} rows of {path.name}", "traffic", params))
+        entries.append(BenchEntry(f"traffic-{path.stem}", f"{len(read)} rows of {path.name}", "traffic", params))
     return tuple(entries)
 
 
-def _decodes() -> Iterable[Entry]:
+def _decodes() -> Iterable[BenchEntry]:
     kinds: Sequence[tuple[str, str, tuple[str, ...], int]] = (
         ("", "", FULL, 500),
         ("-sliding", ", full + sliding 1024", SLIDING, 1100),
@@ -69,20 +69,20 @@ def _decodes() -> Iterable[Entry]:
             sizes = {"running": running, "shortest": shortest, "longest": shortest + 60, "grown": 480}
             params = {**sizes, "periods": periods, "groups": groups}
             title, rounds = f"decode step, {running:,} requests{words}", 0.5 if running > 1000 else 1.0
-            yield Entry(f"decode{suffix}-{running}", title, "decode", params, rounds=rounds)
+            yield BenchEntry(f"decode{suffix}-{running}", title, "decode", params, rounds=rounds)
             if groups is FULL:
                 batch = f"{title}, in one call where the core has one"
-                yield Entry(f"decode-batch-{running}", batch, "decode", {**params, "batch": True}, rounds=rounds)
+                yield BenchEntry(f"decode-batch-{running}", batch, "decode", {**params, "batch": True}, rounds=rounds)
 
 
 def _prompts(
     name: str, title: str, tokens: int, requests: int, timed: Sequence[str], *, per: str = "block", **more: object
-) -> Entry:
+) -> BenchEntry:
     params = {"tokens": tokens, "requests": requests, "pool": POOL, "timed": timed, "per": per, **more}
-    return Entry(name, title, "prompts", params, per)
+    return BenchEntry(name, title, "prompts", params, per)
 
 
-def _prefills() -> Iterable[Entry]:
+def _prefills() -> Iterable[BenchEntry]:
     yield _prompts("prefill-8k", "cold prefill of 8k tokens in one step", 8 * K, 32, PREFILL)
     yield _prompts("prefill-128k", "cold prefill of 128k tokens in one step", 128 * K, 2, PREFILL)
     yield _prompts(
@@ -98,7 +98,7 @@ def _prefills() -> Iterable[Entry]:
     yield _prompts("take-events", reading, 8 * K, 16, ["take_events"], per="request")
 
 
-def _cycles() -> Iterable[Entry]:
+def _cycles() -> Iterable[BenchEntry]:
     mostly, all_of_it = 7376, 128 * K
     hit = "lookup, allocation and release of 8k tokens, 90 % hit"
     yield _prompts("hit-8k", hit, 8 * K, 32, CYCLE, shared=mostly)
@@ -110,21 +110,21 @@ def _cycles() -> Iterable[Entry]:
     yield _prompts("free-128k", "release of 128k tokens", 128 * K, 3, [FREE])
 
 
-def _others() -> Iterable[Entry]:
+def _others() -> Iterable[BenchEntry]:
     short = {"tokens": 64, "steps": 16, "together": 128, "pool": POOL}
-    yield Entry("short-64", "request of 64 tokens: lookup, allocation, 16 decode steps, release", "short", short)
+    yield BenchEntry("short-64", "request of 64 tokens: lookup, allocation, 16 decode steps, release", "short", short)
     tables = {"running": 256, "shortest": 500, "longest": 560, "grown": 480}
-    yield Entry("block-ids", "get_block_ids, 256 requests of 530 tokens", "tables", tables)
+    yield BenchEntry("block-ids", "get_block_ids, 256 requests of 530 tokens", "tables", tables)
     for name, words in (("sha256", "sha256 over pickle"), ("sha256_cbor", "sha256 over CBOR"), ("xxhash", "xxhash")):
         made = {"tokens": 8 * K, "requests": 4, "hash": name}
-        yield Entry(f"request-{name}", f"request of 8k tokens made, {words}", "creation", made, "block")
+        yield BenchEntry(f"request-{name}", f"request of 8k tokens made, {words}", "creation", made, "block")
 
 
-def _made() -> Iterable[Entry]:
+def _made() -> Iterable[BenchEntry]:
     for label, blocks, requests, rounds in (("1k", K, 16, 1.0), ("32k", 32 * K, 2, 1.0), ("512k", 512 * K, 1, 0.4)):
         params = {"pool": blocks, "requests": requests}
         title = f"construction with {label} blocks"
-        yield Entry(f"pool-{label}", title, "construction", params, "core", rounds, is_made=True)
+        yield BenchEntry(f"pool-{label}", title, "construction", params, "core", rounds, is_made=True)
     states = (
         ("built", "after construction"),
         ("used", "when each has been used once and is cached"),
@@ -132,9 +132,9 @@ def _made() -> Iterable[Entry]:
     )
     for which, words in states:
         title = f"resident bytes of 512k blocks, {words}"
-        yield Entry(f"bytes-{which}", title, "memory", {"pool": 512 * K, "which": which}, "block", is_made=True)
+        yield BenchEntry(f"bytes-{which}", title, "memory", {"pool": 512 * K, "which": which}, "block", is_made=True)
 
 
-def smaller(entry: Entry, **params: object) -> Entry:
+def smaller(entry: BenchEntry, **params: object) -> BenchEntry:
     """The same with other sizes."""
     return replace(entry, params={**entry.params, **params})

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..findings.reading import UnreadableError, json_of, read_bytes
 from ..findings.writing import alone, write_file
-from .entries import Entry
-from .measure import Bench, Result
+from .entries import BenchEntry
+from .measure import Bench, BenchResult
 
 TOLERATED = 0.10
 """How much worse a ratio may be than the one that is kept."""
@@ -28,7 +28,7 @@ class FiguresError(ValueError):
 class Worse:
     """A workload whose ratio has become worse."""
 
-    result: Result
+    result: BenchResult
     kept: float
 
     def line(self) -> str:
@@ -72,7 +72,7 @@ def require_kept(figures: Figures, path: Path, target: str, against: Sequence[st
             raise FiguresError(f"{path} holds no figure for {missing[0]} of {pair}; add it with --keep {path}")
 
 
-def keep(path: Path, results: Sequence[Result]) -> None:
+def keep(path: Path, results: Sequence[BenchResult]) -> None:
     """Write the least median of each result into a file; what it holds of other pairs and workloads stays."""
     with alone(path):
         figures = read_figures(path) if path.exists() else {}
@@ -83,7 +83,7 @@ def keep(path: Path, results: Sequence[Result]) -> None:
         write_file(path, json.dumps({"ratios": ordered}, indent=2) + "\n")
 
 
-def worse(results: Iterable[Result], figures: Figures) -> list[Worse]:
+def worse(results: Iterable[BenchResult], figures: Figures) -> list[Worse]:
     """Those whose ratio is worse than the one that is kept, by more than is tolerated."""
     found = []
     for result in results:
@@ -95,13 +95,13 @@ def worse(results: Iterable[Result], figures: Figures) -> list[Worse]:
 
 def confirmed(
     bench: Bench,
-    results: Sequence[Result],
+    results: Sequence[BenchResult],
     figures: Figures,
     rounds: int,
     say: Callable[[str], None],
 ) -> list[Worse]:
     """Those that are still worse when they are measured again, and longer: chance does not come twice."""
-    suspects: Mapping[str, Entry] = {one.result.entry.name: one.result.entry for one in worse(results, figures)}
+    suspects: Mapping[str, BenchEntry] = {one.result.entry.name: one.result.entry for one in worse(results, figures)}
     found = []
     for name, entry in suspects.items():
         say(f"{name} is worse than the figures kept; measuring it {PREPARATIONS} times more")

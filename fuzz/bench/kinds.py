@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from ..targets.driver import Driver
 from .making import Construction, Creation
-from .prompts import Prompts
+from .prompts import BenchPrompts
 from .running import Decode, Short, Tables
 from .traffic import Traffic
-from .workload import Params, Workload
+from .workload import BenchWorkload, Params
 
-KINDS: Mapping[str, type[Workload]] = {
-    "prompts": Prompts,
+KINDS: Mapping[str, type[BenchWorkload]] = {
+    "prompts": BenchPrompts,
     "decode": Decode,
     "tables": Tables,
     "short": Short,
@@ -20,6 +20,6 @@ KINDS: Mapping[str, type[Workload]] = {
 }
 
 
-def workload(kind: str, driver: Driver, params: Params) -> Workload:
+def workload(kind: str, driver: Driver, params: Params) -> BenchWorkload:
     """A workload of this kind, not prepared yet."""
     return KINDS[kind](driver, params)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from statistics import geometric_mean, median, quantiles
 
 from ..adapters import family_of, references
-from .entries import Entry
-from .side import BenchError, LacksError, Side, one_processor
-from .workload import Facts, Piece
+from .entries import BenchEntry
+from .side import BenchError, BenchSide, LacksError, one_processor
+from .workload import BenchPiece, Facts
 
 ROUNDS = 15
 LEAST_ROUNDS = 3
@@ -20,10 +20,10 @@ LEAST_BYTES = 1.0
 
 
 @dataclass(frozen=True)
-class Result:
+class BenchResult:
     """One workload on the target and on one other core."""
 
-    entry: Entry
+    entry: BenchEntry
     target: str
     against: str
     target_ns: float = 0.0
@@ -59,7 +59,7 @@ class Result:
 class Measured:
     """One workload on all cores."""
 
-    results: tuple[Result, ...]
+    results: tuple[BenchResult, ...]
     """One for each other core."""
     summaries: Mapping[str, Facts]
     """What else there is to tell, for each core."""
@@ -72,11 +72,11 @@ class Bench:
         """TargetUnavailableError if one of them cannot be started."""
         self.target, self.against = target, tuple(against)
         self._cpu = one_processor()
-        self._sides: list[Side] = []
+        self._sides: list[BenchSide] = []
         self._memories: dict[tuple[str, int], Facts] = {}
         try:
             for spec in (target, *against):
-                self._sides.append(Side(spec, self._cpu))
+                self._sides.append(BenchSide(spec, self._cpu))
         except BaseException:
             self.close()
             raise
@@ -86,7 +86,7 @@ class Bench:
         for side in self._sides:
             side.close()
 
-    def measure(self, entry: Entry, rounds: int = ROUNDS, preparations: int = 1) -> Measured:
+    def measure(self, entry: BenchEntry, rounds: int = ROUNDS, preparations: int = 1) -> Measured:
         """Time one workload. BenchError if a core fails, or did other work than the target.
 
         So many `preparations`, each with all rounds: where memory comes to lie when a core is built can move a ratio
@@ -99,7 +99,7 @@ class Bench:
         except (BenchError, LacksError) as error:  # what it lacks it says when it is prepared
             raise BenchError(f"{entry.name}: {error}") from None
 
-    def _once(self, entry: Entry, rounds: int) -> Measured:
+    def _once(self, entry: BenchEntry, rounds: int) -> Measured:
         """After one preparation."""
         ready, lacks = self._prepare(entry)
         target = self._sides[0]
@@ -115,7 +115,7 @@ class Bench:
                 results.append(_compared(entry, (target, pieces[target]), (other, pieces[other])))
         return Measured(tuple(results), {side.name: summary for side in ready if (summary := side.summary())})
 
-    def _prepare(self, entry: Entry) -> tuple[list[Side], dict[Side, str]]:
+    def _prepare(self, entry: BenchEntry) -> tuple[list[BenchSide], dict[BenchSide, str]]:
         """Those that are ready for the workload, and why the others are not. BenchError if their hashes differ."""
         digests, lacks = {}, {}
         for side in self._sides:
@@ -130,10 +130,12 @@ class Bench:
                 raise BenchError(f"{side.name} has other hashes than {self._sides[0].name}")
         return list(digests), lacks
 
-    def _take_turns(self, entry: Entry, sides: Sequence[Side], rounds: int) -> dict[Side, list[Piece]]:
+    def _take_turns(
+        self, entry: BenchEntry, sides: Sequence[BenchSide], rounds: int
+    ) -> dict[BenchSide, list[BenchPiece]]:
         """So many pieces of each, in turns; which one begins changes from round to round. One round more at first does
         not count."""
-        pieces: dict[Side, list[Piece]] = {side: [] for side in sides}
+        pieces: dict[BenchSide, list[BenchPiece]] = {side: [] for side in sides}
         for number in range(rounds + 1):
             first = number % len(sides)
             for side in (*sides[first:], *sides[:first]):
@@ -142,7 +144,7 @@ class Bench:
                 _require_same(sides[0], pieces[sides[0]][-1], side, pieces[side][-1])
         return {side: done[1:] for side, done in pieces.items()}
 
-    def _memory(self, entry: Entry) -> Iterator[Result]:
+    def _memory(self, entry: BenchEntry) -> Iterator[BenchResult]:
         """Bytes of a block."""
         which, found, lacks = str(entry.params["which"]), {}, {}
         for side in self._sides:
@@ -155,26 +157,28 @@ class Bench:
         for other in self._sides[1:]:
             if target in found and other in found:
                 ratio = found[other] / found[target]
-                yield Result(entry, target.name, other.name, found[target], found[other], (ratio,), least=ratio)
+                yield BenchResult(entry, target.name, other.name, found[target], found[other], (ratio,), least=ratio)
             else:
                 yield self._left_out(entry, other, lacks.get(target) or lacks[other])
 
-    def _memory_of(self, side: Side, entry: Entry) -> Facts:
+    def _memory_of(self, side: BenchSide, entry: BenchEntry) -> Facts:
         """What `memory.memory_of` says in a process that does nothing else; asked once for all entries."""
         asked = (side.name, int(entry.params["pool"]))
         if asked not in self._memories:
-            with closing(Side(side.name, self._cpu)) as fresh:
+            with closing(BenchSide(side.name, self._cpu)) as fresh:
                 self._memories[asked] = fresh.memory(entry.params)
         return self._memories[asked]
 
-    def _left_out(self, entry: Entry, other: Side, why: str) -> Result:
-        return Result(entry, self.target, other.name, lacks=why)
+    def _left_out(self, entry: BenchEntry, other: BenchSide, why: str) -> BenchResult:
+        return BenchResult(entry, self.target, other.name, lacks=why)
 
 
-def _compared(entry: Entry, target: tuple[Side, list[Piece]], other: tuple[Side, list[Piece]]) -> Result:
+def _compared(
+    entry: BenchEntry, target: tuple[BenchSide, list[BenchPiece]], other: tuple[BenchSide, list[BenchPiece]]
+) -> BenchResult:
     ours, theirs = ([max(piece.ns, 1) / piece.operations for piece in pieces] for _, pieces in (target, other))
     ratios = tuple(sorted(slow / fast for fast, slow in zip(ours, theirs, strict=True)))
-    return Result(entry, target[0].name, other[0].name, median(ours), median(theirs), ratios, least=median(ratios))
+    return BenchResult(entry, target[0].name, other[0].name, median(ours), median(theirs), ratios, least=median(ratios))
 
 
 def _pooled(tries: Sequence[Measured]) -> Measured:
@@ -196,7 +200,7 @@ def _pooled(tries: Sequence[Measured]) -> Measured:
     return Measured(tuple(results), tries[0].summaries)
 
 
-def _require_same(target: Side, ours: Piece, other: Side, theirs: Piece) -> None:
+def _require_same(target: BenchSide, ours: BenchPiece, other: BenchSide, theirs: BenchPiece) -> None:
     """BenchError unless both did the same work: notes count too where both agree in everything."""
     exact = other.name in references() or family_of(other.name) is None
     same = [(ours.facts, theirs.facts)] + ([(ours.notes, theirs.notes)] if exact else [])
@@ -209,7 +213,7 @@ def _require_same(target: Side, ours: Piece, other: Side, theirs: Piece) -> None
                 )
 
 
-def mean_ratio(results: Sequence[Result]) -> float:
+def mean_ratio(results: Sequence[BenchResult]) -> float:
     """The geometric mean of the ratios of times. ValueError if there are none."""
     ratios = [result.ratio for result in results if result.is_time]
     if not ratios:
@@ -225,7 +229,7 @@ def opened(target: str, against: Sequence[str]) -> Iterator[Bench]:
 
 
 def measure_all(
-    bench: Bench, entries: Sequence[Entry], rounds: int, preparations: int, say: Callable[[str], None]
+    bench: Bench, entries: Sequence[BenchEntry], rounds: int, preparations: int, say: Callable[[str], None]
 ) -> list[Measured]:
     """All of these workloads, one after the other; `say` is told of each."""
     done = []

@@ -11,7 +11,7 @@ from typing import Any
 from ..findings.writing import write_file
 from .measure import Measured
 from .report import of_pair
-from .scaling import AXES, Curve
+from .scaling import AXES, ScalingCurve
 
 
 class PlotsError(ValueError):
@@ -51,7 +51,7 @@ def plot_ratios(folder: Path, target: str, against: Sequence[str], measured: Seq
     return paths
 
 
-def plot_scaling(folder: Path, cores: Sequence[str], curves: Sequence[Curve]) -> list[Path]:
+def plot_scaling(folder: Path, cores: Sequence[str], curves: Sequence[ScalingCurve]) -> list[Path]:
     """A file for each axis, with a part for each operation and a line for each core."""
     pyplot, paths = _pyplot(), []
     for axis, (words, _) in AXES.items():

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from .workload import BLOCK, Facts, Piece, Workload, require, shape_of, table_facts, use_every_block
+from .workload import BLOCK, BenchPiece, BenchWorkload, Facts, require, shape_of, table_facts, use_every_block
 
 
-class Prompts(Workload):
+class BenchPrompts(BenchWorkload):
     """Some requests a piece, one after the other. One operation is one block of a prompt, or one request.
 
     Parameters: `tokens` of a prompt; `shared` tokens of it that all prompts begin with, cached before the first piece;
@@ -16,7 +16,7 @@ class Prompts(Workload):
     """
 
     def prepare(self) -> None:
-        """See `Workload.prepare`."""
+        """See `BenchWorkload.prepare`."""
         params = self.params
         self._length, self._shared = int(params["tokens"]), int(params.get("shared", 0))
         self._chunk = int(params.get("chunk", 0)) or self._length
@@ -34,8 +34,8 @@ class Prompts(Workload):
             if not self._full:
                 self._forget()
 
-    def piece(self) -> Piece:
-        """See `Workload.piece`."""
+    def piece(self) -> BenchPiece:
+        """See `BenchWorkload.piece`."""
         each = int(self.params["requests"])
         groups = len(self.params.get("groups", ("full",)))
         fresh = (-(-(self._length - self._shared) // BLOCK) + 1) * each * groups
@@ -50,7 +50,7 @@ class Prompts(Workload):
             ns += self._prefill(request, facts)
             ns += self._end(request, facts, notes)
         operations = each * (-(-self._length // BLOCK) if self.params.get("per", "block") == "block" else 1)
-        return Piece(ns, operations, facts, notes)
+        return BenchPiece(ns, operations, facts, notes)
 
     def _request(self) -> Any:
         number = self.number()

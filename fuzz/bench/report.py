@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..findings.prose import broken
-from .measure import Measured, Result, mean_ratio
+from .measure import BenchResult, Measured, mean_ratio
 from .workload import Facts
 
 SLOWER = "slower"
@@ -22,12 +22,12 @@ HOW = (
 )
 
 
-def results_of(measured: Sequence[Measured]) -> list[Result]:
+def results_of(measured: Sequence[Measured]) -> list[BenchResult]:
     """All results, in order."""
     return [result for one in measured for result in one.results]
 
 
-def of_pair(measured: Sequence[Measured], against: str) -> list[Result]:
+def of_pair(measured: Sequence[Measured], against: str) -> list[BenchResult]:
     """The results against one core, in order."""
     return [result for result in results_of(measured) if result.against == against]
 
@@ -168,7 +168,7 @@ def _copied(summaries: Mapping[str, Facts]) -> dict[str, Facts]:
     return {core: dict(facts) for core, facts in summaries.items()}
 
 
-def _result_json(result: Result) -> dict[str, Any]:
+def _result_json(result: BenchResult) -> dict[str, Any]:
     entry = result.entry
     named = {"name": entry.name, "title": entry.title, "operation": entry.per, "against": result.against}
     if not result.ratios:

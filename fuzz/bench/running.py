@@ -3,12 +3,12 @@
 from random import Random
 from typing import Any
 
-from .workload import BLOCK, Facts, Piece, Workload, fill, require, shape_of, table_facts
+from .workload import BLOCK, BenchPiece, BenchWorkload, Facts, fill, require, shape_of, table_facts
 
 TOKEN = 7
 
 
-class Decode(Workload):
+class Decode(BenchWorkload):
     """Decode steps of all running requests, in whole periods of a block's tokens. One operation is one request's step.
 
     Parameters: `running` requests, of `shortest` to `longest` tokens at first, in steps of one token each; they start
@@ -17,7 +17,7 @@ class Decode(Workload):
     """
 
     def prepare(self) -> None:
-        """See `Workload.prepare`."""
+        """See `BenchWorkload.prepare`."""
         params = self.params
         self._running = int(params["running"])
         self._longest, self._periods = int(params["longest"]), int(params.get("periods", 1))
@@ -43,8 +43,8 @@ class Decode(Workload):
             self._requests.append(request)
         self._steps = 0
 
-    def piece(self) -> Piece:
-        """See `Workload.piece`."""
+    def piece(self) -> BenchPiece:
+        """See `BenchWorkload.piece`."""
         steps = BLOCK * self._periods
         if self._steps + steps > self._grown:
             self._restart()
@@ -59,34 +59,34 @@ class Decode(Workload):
             require(refused is None, "a decode step was refused")
             driver.ran(requests, 1)
         self._steps += steps
-        return Piece(ns, steps * len(requests), *table_facts(driver, requests))
+        return BenchPiece(ns, steps * len(requests), *table_facts(driver, requests))
 
 
 class Tables(Decode):
     """Reading the block ids of all running requests, as the scheduler does for the worker. Parameters as `Decode`."""
 
-    def piece(self) -> Piece:
-        """See `Workload.piece`."""
+    def piece(self) -> BenchPiece:
+        """See `BenchWorkload.piece`."""
         driver, requests = self.driver, self._requests
         repeats = int(self.params.get("repeats", 16))
         ns = sum(self.timed(lambda: driver.tables(requests)) for _ in range(repeats))
-        return Piece(ns, repeats * len(requests), *table_facts(driver, requests))
+        return BenchPiece(ns, repeats * len(requests), *table_facts(driver, requests))
 
 
-class Short(Workload):
+class Short(BenchWorkload):
     """Short requests, so many at a time, from lookup to release. One operation is one request.
 
     Parameters: `tokens` of a prompt, `steps` of decode, `together` requests at a time, `pool` blocks.
     """
 
     def prepare(self) -> None:
-        """See `Workload.prepare`."""
+        """See `BenchWorkload.prepare`."""
         self.driver.build(shape_of(self.params, int(self.params["pool"])))
         self.driver.decode([])  # says so if there is no such step
         self._length, self._together = int(self.params["tokens"]), int(self.params["together"])
 
-    def piece(self) -> Piece:
-        """See `Workload.piece`."""
+    def piece(self) -> BenchPiece:
+        """See `BenchWorkload.piece`."""
         driver, clock, length = self.driver, self.driver.clock, self._length
         numbers = [self.number() for _ in range(self._together)]
         requests = [driver.request(f"s{number}", [number, *range(1, length)]) for number in numbers]
@@ -108,4 +108,4 @@ class Short(Workload):
         entries, notes = table_facts(driver, requests)
         ns += self.timed(lambda: driver.free(requests))
         require(driver.reset(), "the cache could not be reset although no request runs")
-        return Piece(ns, len(requests), facts | entries, notes)
+        return BenchPiece(ns, len(requests), facts | entries, notes)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..reports.scaling import CurveRow, ScalingDocument
-from .entries import ALLOCATE, CYCLE, FREE, LOOKUP, Entry
-from .measure import Bench, Result
+from ..reports.scaling import ScalingDocument, ScalingRow
+from .entries import ALLOCATE, CYCLE, FREE, LOOKUP, BenchEntry
+from .measure import Bench, BenchResult
 from .report import HOW, amount, circumstances, wrapped
 
 K = 1024
@@ -26,7 +26,7 @@ class Point(NamedTuple):
     axis: str
     size: int
     operation: str
-    results: tuple[Result, ...]
+    results: tuple[BenchResult, ...]
 
     def ns(self, core: str) -> float | None:
         """What this core takes, in nanoseconds; None if it lacks it."""
@@ -37,7 +37,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Curve:
+class ScalingCurve:
     """One operation along an axis."""
 
     axis: str
@@ -50,14 +50,14 @@ class Curve:
         return [(size, ns) for size, ns in found if ns is not None]
 
 
-def entries(sizes: Mapping[str, Sequence[int]] | None = None) -> Iterator[tuple[str, int, Entry]]:
+def entries(sizes: Mapping[str, Sequence[int]] | None = None) -> Iterator[tuple[str, int, BenchEntry]]:
     """Axis, size and workload of all points; of these sizes where they are given."""
     chosen = {axis: (sizes or {}).get(axis, every) for axis, (_, every) in AXES.items()}
     for size in chosen["pool"]:
         yield "pool", size, _prompts("lookup, allocation and release of 512 tokens", 512, 8, CYCLE, size)
         yield "pool", size, _decode("decode step, 16 requests", 16, pool=size)
         made = {"pool": size, "requests": 1}
-        yield "pool", size, Entry("construction", "construction", "construction", made, "core")
+        yield "pool", size, BenchEntry("construction", "construction", "construction", made, "core")
     for size in chosen["running"]:
         yield "running", size, _decode("decode step", size, periods=max(1, 128 // size))
     for size in chosen["length"]:
@@ -71,17 +71,17 @@ def entries(sizes: Mapping[str, Sequence[int]] | None = None) -> Iterator[tuple[
         yield "groups", size, hit
 
 
-def _prompts(title: str, tokens: int, requests: int, timed: Sequence[str], pool: int, **more: object) -> Entry:
+def _prompts(title: str, tokens: int, requests: int, timed: Sequence[str], pool: int, **more: object) -> BenchEntry:
     params = {"tokens": tokens, "requests": requests, "timed": timed, "pool": pool, **more}
-    return Entry(title, title, "prompts", params, "block")
+    return BenchEntry(title, title, "prompts", params, "block")
 
 
-def _decode(title: str, running: int, shortest: int = 400, **more: object) -> Entry:
+def _decode(title: str, running: int, shortest: int = 400, **more: object) -> BenchEntry:
     params = {"running": running, "shortest": shortest, "longest": shortest + 60, "grown": 480, **more}
-    return Entry(title, title, "decode", params)
+    return BenchEntry(title, title, "decode", params)
 
 
-def _lengths(size: int) -> Iterator[Entry]:
+def _lengths(size: int) -> Iterator[BenchEntry]:
     pool, requests = 4 * size // 16 + 64, max(1, 64 * K // size)
     requests = min(requests, 16)
     pool = max(pool, 2 * requests * size // 16)
@@ -89,7 +89,7 @@ def _lengths(size: int) -> Iterator[Entry]:
     yield _prompts("release", size, requests, (FREE,), pool)
     yield _prompts("lookup of a hit", size + 16, requests, (LOOKUP,), pool, shared=size)
     yield _prompts("cycle with a hit", size + 16, requests, CYCLE, pool, shared=size)
-    yield Entry(
+    yield BenchEntry(
         "decode step, 1 request",
         "decode step, 1 request",
         "decode",
@@ -99,17 +99,17 @@ def _lengths(size: int) -> Iterator[Entry]:
 
 def measure_scaling(
     bench: Bench, sizes: Mapping[str, Sequence[int]] | None, rounds: int, say: Callable[[str], None]
-) -> list[Curve]:
+) -> list[ScalingCurve]:
     """All curves."""
     curves: dict[tuple[str, str], list[Point]] = {}
     for axis, size, entry in entries(sizes):
         point = Point(axis, size, entry.title, bench.measure(entry, rounds).results)
         curves.setdefault((axis, entry.title), []).append(point)
         say(f"{entry.title}, {size:,} {AXES[axis][0]}")
-    return [Curve(axis, operation, tuple(points)) for (axis, operation), points in curves.items()]
+    return [ScalingCurve(axis, operation, tuple(points)) for (axis, operation), points in curves.items()]
 
 
-def markdown(cores: Sequence[str], curves: Sequence[Curve]) -> str:
+def markdown(cores: Sequence[str], curves: Sequence[ScalingCurve]) -> str:
     """The page: a table for each axis."""
     parts = ["# How cost grows", "\n".join(circumstances()), wrapped(HOW)]
     for axis, (words, _) in AXES.items():
@@ -122,17 +122,17 @@ def markdown(cores: Sequence[str], curves: Sequence[Curve]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _row(curve: Curve, core: str) -> str:
+def _row(curve: ScalingCurve, core: str) -> str:
     cells = [amount(ns, "") if (ns := point.ns(core)) is not None else "-" for point in curve.points]
     values = [ns for _, ns in curve.values(core)]
     per = curve.points[0].results[0].entry.per
     return f"| {curve.operation}, of a {per} | {core} | {' | '.join(cells)} | {values[-1] / values[0]:.2f} |"
 
 
-def document(cores: Sequence[str], curves: Sequence[Curve]) -> ScalingDocument:
+def document(cores: Sequence[str], curves: Sequence[ScalingCurve]) -> ScalingDocument:
     """The same for machines, and for its page."""
     rows = [
-        CurveRow(
+        ScalingRow(
             curve.axis,
             curve.operation,
             {core: [(size, round(ns, 2)) for size, ns in curve.values(core)] for core in cores},

@@ -1,16 +1,16 @@
-"""`Side`: one core in a process of its own, asked for one piece of work after the other."""
+"""`BenchSide`: one core in a process of its own, asked for one piece of work after the other."""
 
 import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..opening.child import Place, PythonChild
+from ..opening.child import PythonChild, PythonPlace
 from ..opening.names import Program, ReleaseName, parsed
 from ..opening.targets import home_of, interpreter_of
 from ..opening.wire import line_of, message_of
 from ..targets.base import TargetUnavailableError
-from .workload import Facts, Params, Piece
+from .workload import BenchPiece, Facts, Params
 
 _CHILD = f"{__package__}.child"
 LENT = ("xxhash",)
@@ -27,7 +27,7 @@ class LacksError(Exception):
     """The core has no such thing; the text says what is missing."""
 
 
-class Side(PythonChild):
+class BenchSide(PythonChild):
     """One core. TargetUnavailableError if it cannot be started; BenchError if it fails later."""
 
     def __init__(self, spec: str, cpu: int = -1) -> None:
@@ -38,7 +38,7 @@ class Side(PythonChild):
         opened, place = home_of(spec)
         super().__init__(spec, _CHILD, [opened, str(cpu)], place)
 
-    def _lend(self, place: Place | None, folder: Path) -> None:
+    def _lend(self, place: PythonPlace | None, folder: Path) -> None:
         """What a release can use but does not need, if its interpreter is ours."""
         if place is None or place.python.resolve() != Path(sys.executable).resolve():
             return
@@ -53,12 +53,12 @@ class Side(PythonChild):
         assert isinstance(digests, list)
         return [str(digest) for digest in digests]
 
-    def piece(self) -> Piece:
+    def piece(self) -> BenchPiece:
         """The next piece."""
         ns, operations, facts, notes = self._ask("piece")
         assert isinstance(ns, int)
         assert isinstance(operations, int)
-        return Piece(ns, operations, _facts(facts), _facts(notes))
+        return BenchPiece(ns, operations, _facts(facts), _facts(notes))
 
     def summary(self) -> Facts:
         """See `Workload.summary`."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..findings.reading import json_of
 from .running import TOKEN
-from .workload import BLOCK, Facts, Piece, Workload, require, shape_of
+from .workload import BLOCK, BenchPiece, BenchWorkload, Facts, require, shape_of
 
 SPAN = 512
 """Tokens that an id of a trace names."""
@@ -20,7 +20,7 @@ MAX_TOKENS = 2**27
 """Of a prompt, and of what is generated for it."""
 
 
-class Row(NamedTuple):
+class TrafficRow(NamedTuple):
     """A request of a trace."""
 
     prompt: int
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     """What each `SPAN` tokens of the prompt are."""
 
 
-def read_trace(path: Path, count: int) -> list[Row]:
+def read_trace(path: Path, count: int) -> list[TrafficRow]:
     """The first rows of a trace. ValueError, in a line, for what is none; OSError if it cannot be read."""
     rows = []
     if not path.is_file() and path.exists():
@@ -40,7 +40,9 @@ def read_trace(path: Path, count: int) -> list[Row]:
         for number, line in enumerate(iter(lambda: lines.readline(MAX_ROW_BYTES), b""), 1):
             try:
                 raw: Any = json_of(line)
-                row = Row(int(raw["input_length"]), max(1, int(raw["output_length"])), tuple(map(int, raw["hash_ids"])))
+                row = TrafficRow(
+                    int(raw["input_length"]), max(1, int(raw["output_length"])), tuple(map(int, raw["hash_ids"]))
+                )
                 if row.prompt < 1 or len(row.ids) != -(-row.prompt // SPAN):
                     raise ValueError(f"{len(row.ids)} hash_ids do not name {row.prompt} tokens, {SPAN} each")
                 if row.prompt > MAX_TOKENS or row.output > MAX_TOKENS:
@@ -58,7 +60,7 @@ def read_trace(path: Path, count: int) -> list[Row]:
     return rows
 
 
-def ideal_hits(rows: Sequence[Row]) -> int:
+def ideal_hits(rows: Sequence[TrafficRow]) -> int:
     """Tokens that would be hit if nothing were ever evicted. The last token of a prompt is always computed.
 
     >>> ideal_hits([Row(1024, 1, (1, 2)), Row(1024, 1, (1, 3)), Row(513, 1, (1, 3)), Row(512, 1, (1,))])
@@ -78,7 +80,7 @@ def ideal_hits(rows: Sequence[Row]) -> int:
     return hits
 
 
-class Traffic(Workload):
+class Traffic(BenchWorkload):
     """The rows of a trace, first come, first served. One operation is one request that has ended.
 
     Timed are all calls of the core: requests made and hashed, lookups, allocations, tokens appended, releases.
@@ -87,8 +89,8 @@ class Traffic(Workload):
     """
 
     def prepare(self) -> None:
-        """See `Workload.prepare`."""
-        self._rows = [Row(int(prompt), int(output), tuple(ids)) for prompt, output, ids in self.params["rows"]]
+        """See `BenchWorkload.prepare`."""
+        self._rows = [TrafficRow(int(prompt), int(output), tuple(ids)) for prompt, output, ids in self.params["rows"]]
         self._names = {name: index for index, name in enumerate({name: 0 for row in self._rows for name in row.ids})}
         self._begin()
 
@@ -100,8 +102,8 @@ class Traffic(Workload):
         self._ns = 0
         self.driver.decode([])  # says so if there is no such step
 
-    def piece(self) -> Piece:
-        """See `Workload.piece`."""
+    def piece(self) -> BenchPiece:
+        """See `BenchWorkload.piece`."""
         if not self._waiting and not self._running:
             self._begin()
         before, self._ns = dict(self._counts), 0
@@ -109,7 +111,7 @@ class Traffic(Workload):
         while self._counts["ended"] < goal:
             self._step()
         did = {name: count - before[name] for name, count in self._counts.items()}
-        return Piece(self._ns, did["ended"], {}, did)
+        return BenchPiece(self._ns, did["ended"], {}, did)
 
     def summary(self) -> Facts:
         """All rows once more, with events: prompt and hit tokens, evicted blocks, preemptions, and the ideal hits."""
@@ -204,7 +206,7 @@ class Traffic(Workload):
         live.step, live.left = hit + step, total - hit - step
         return step
 
-    def _tokens(self, row: Row) -> list[int]:
+    def _tokens(self, row: TrafficRow) -> list[int]:
         starts = [self._names[name] * SPAN for name in row.ids]
         return [token for start in starts for token in range(start, start + SPAN)][: row.prompt]
 
@@ -222,7 +224,7 @@ class _Live:
 
     __slots__ = ("counted", "left", "request", "row", "sampled", "step")
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: TrafficRow) -> None:
         self.row = row
         self.request: Any = None
         self.sampled = 0

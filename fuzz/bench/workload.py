@@ -20,7 +20,7 @@ Params = Mapping[str, Any]
 Facts = dict[str, int]
 
 
-class Piece(NamedTuple):
+class BenchPiece(NamedTuple):
     """What a piece took and did."""
 
     ns: int
@@ -38,7 +38,7 @@ class WrongWorkError(Exception):
     """The core did not do what the workload asked for: refused, or gave the wrong answer. A line says which."""
 
 
-class Workload(ABC):
+class BenchWorkload(ABC):
     """One workload on one core."""
 
     def __init__(self, driver: Driver, params: Params) -> None:
@@ -52,7 +52,7 @@ class Workload(ABC):
         reason, if this core has no such thing."""
 
     @abstractmethod
-    def piece(self) -> Piece:
+    def piece(self) -> BenchPiece:
         """Do and time one piece. WrongWorkError if the core did something else."""
 
     def digests(self) -> list[str]:

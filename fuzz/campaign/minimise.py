@@ -25,7 +25,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Run:
+class SeedRun:
     """A seed, as far as it matters here."""
 
     operations: int
@@ -50,7 +50,7 @@ def minimise(database: Database) -> tuple[Size, Size]:
     return before, after
 
 
-def cover(runs: Mapping[int, Run]) -> set[int]:
+def cover(runs: Mapping[int, SeedRun]) -> set[int]:
     """Ids of runs that reach all that all of them reach."""
     missing = frozenset[int]().union(*(run.keys for run in runs.values()))
     left, kept = dict(runs), set[int]()
@@ -73,12 +73,12 @@ def _covered(database: Database) -> set[object]:
     return {key for (key,) in database.rows("SELECT DISTINCT key FROM seed_keys")}
 
 
-def _by_place(database: Database) -> Iterator[dict[int, Run]]:
+def _by_place(database: Database) -> Iterator[dict[int, SeedRun]]:
     """The seeds of each target and its attention types."""
     for place in database.rows("SELECT DISTINCT target, attention FROM seeds"):
         runs = {}
         query = "SELECT id, operations FROM seeds WHERE target = ? AND attention = ?"
         for id, operations in cast(list[tuple[int, int]], database.rows(query, *place)):
             keys = database.rows("SELECT key FROM seed_keys WHERE seed = ?", id)
-            runs[id] = Run(operations, frozenset(cast(int, key) for (key,) in keys))
+            runs[id] = SeedRun(operations, frozenset(cast(int, key) for (key,) in keys))
         yield runs

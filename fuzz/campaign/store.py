@@ -15,7 +15,7 @@ import msgspec
 from .arms import OF_A_CAUSE, OF_A_KEY, OF_A_SITUATION, Arm, Standing
 from .database import Database, StoreError
 from .settings import Settings
-from .tasks import Replayed, Seed, Task, TaskFinding, TaskResult, digest, encoded, task_of
+from .tasks import ReplayShown, Seed, Task, TaskFinding, TaskResult, digest, encoded, task_of
 
 ATTEMPTS = 2
 """How often a task is begun whose process dies."""
@@ -26,7 +26,7 @@ Subject = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
-class KnownFinding:
+class StoredFinding:
     """A finding as it is kept."""
 
     id: int
@@ -248,7 +248,7 @@ class Store:
                 *(id, task.target, task.attention, key),
             )
 
-    def _keep_replayed(self, task: Task, subject: Subject, shown: Sequence[Replayed]) -> None:
+    def _keep_replayed(self, task: Task, subject: Subject, shown: Sequence[ReplayShown]) -> None:
         for id, replayed in zip(subject.get("findings", ()), shown, strict=False):
             own, trace = cast(tuple[str, str], self.database.one("SELECT target, trace FROM findings WHERE id = ?", id))
             state = _state(trace, replayed)
@@ -284,10 +284,10 @@ class Store:
             self._known_keys[where] = {digest(cast(str, key)) for (key,) in rows}
         return self._known_keys[where]
 
-    def findings(self) -> list[KnownFinding]:
+    def findings(self) -> list[StoredFinding]:
         """All findings, the oldest first."""
         rows = self.database.rows("SELECT id, target, trace FROM findings ORDER BY id")
-        return [KnownFinding(*cast(tuple[int, str, str], row)) for row in rows]
+        return [StoredFinding(*cast(tuple[int, str, str], row)) for row in rows]
 
     def seeds(self, target: str, attention: str) -> list[tuple[int, bytes]]:
         """Ids and data of the traces in the corpus."""
@@ -299,7 +299,7 @@ class Store:
         self.database.close()
 
 
-def _state(trace: str, replayed: Replayed) -> str:
+def _state(trace: str, replayed: ReplayShown) -> str:
     """What a replay says of a finding: there, gone, or changed."""
     if not replayed.identity:
         return "gone"

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from ...model.ops import Failed
-from ..opening.process import Limits
+from ..opening.process import ChildLimits
 from ..runs.run import Run
 
 Cause = tuple[str, ...]
@@ -34,9 +34,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """To ask for root causes: what they are called, by the known deviations that they take (`Plan.roots`)."""
     shrink_seconds: float = 10.0
     """How long each finding is shrunk at most."""
-    deadline_s: float = Limits.operation_s
+    deadline_s: float = ChildLimits.operation_s
     """How long a target may take for an operation."""
-    growth_bytes: int = Limits.growth_bytes
+    growth_bytes: int = ChildLimits.growth_bytes
     """How much its resident memory may grow."""
     known_causes: tuple[Cause, ...] = ()
     """Findings of these are counted, but not shrunk again."""
@@ -97,7 +97,7 @@ class Seed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Compressed by zlib: a trace file as JSON, or the bytes that a generator was given (`workload.draw.ByteDraw`)."""
 
 
-class Replayed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ReplayShown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one trace shows when it is replayed."""
 
     identity: tuple[str, ...]
@@ -126,7 +126,7 @@ class TaskResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seeds: tuple[Seed, ...] = ()
     """One for each run that has reached what the task did not know."""
     findings: tuple[TaskFinding, ...] = ()
-    replayed: tuple[Replayed, ...] = ()
+    replayed: tuple[ReplayShown, ...] = ()
     """Of kind `replay`: for each of its traces, in order."""
     problem: str = ""
     """Why nothing, or not all, was done: the target cannot be started, a bug. Empty if there was none."""

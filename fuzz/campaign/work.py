@@ -34,7 +34,7 @@ from ..traces.replay import replay_in
 from ..traces.trace_file import FoundWhat, TraceFile, dump_trace, load_trace
 from .tasks import (
     Cause,
-    Replayed,
+    ReplayShown,
     Seed,
     Task,
     TaskFinding,
@@ -179,7 +179,7 @@ def _plan(task: Task, target: Target) -> Plan:
 
 def _replay_all(
     target: Target, summary: Reaching, plan: Plan, traces: Sequence[str], own: dict[Cause, Plan]
-) -> Iterator[Replayed]:
+) -> Iterator[ReplayShown]:
     """What each of the traces shows. What shows something else than it was written for is a finding: `own` gets the
     plan of its cause, with the oracles that the trace names."""
     (attention,) = plan.attention
@@ -187,7 +187,7 @@ def _replay_all(
         try:
             file = load_trace(text)
         except TraceError as error:  # of another version of blockproof
-            yield Replayed((), f"not replayed: {error}", (), 0)
+            yield ReplayShown((), f"not replayed: {error}", (), 0)
             continue
         judged = replace(plan, oracles=file.oracles or plan.oracles)
         run = open_run(target, judged.judging())
@@ -199,7 +199,7 @@ def _replay_all(
             summary.add_found(found)
             own[found.key] = judged
         identity, text = ((), "") if finding is None else (finding.key, str(finding))
-        yield Replayed(identity, text, keys_of(run), len(run.operations))
+        yield ReplayShown(identity, text, keys_of(run), len(run.operations))
 
 
 def _told(found: Found, target: Target, task: Task, plan: Plan) -> TaskFinding:

@@ -14,7 +14,7 @@ from .options import JsonOption, TargetOption, known_or_usage, timed_teller, usa
 from .outputs import tagged, to_file, to_folder
 
 if TYPE_CHECKING:
-    from ..bench.entries import Entry
+    from ..bench.entries import BenchEntry
     from ..bench.measure import Bench
 
 
@@ -81,7 +81,7 @@ Outputs = tuple[bool, Path | None, Path | None]
 
 def _time(
     bench: "Bench",
-    chosen: "Sequence[Entry]",
+    chosen: "Sequence[BenchEntry]",
     rounds: int | None,
     outputs: Outputs,
     kept: tuple[dict[str, dict[str, float | None]] | None, Path | None],
@@ -139,7 +139,7 @@ def _others(target: str, against: list[str] | None) -> list[str]:
     return others
 
 
-def _entries(only: list[str], traffic: list[Path], rows: int) -> "list[Entry]":
+def _entries(only: list[str], traffic: list[Path], rows: int) -> "list[BenchEntry]":
     """The workloads that are asked for. BadParameter for an unknown name, and for a file that is no trace."""
     from fnmatch import fnmatch
 
@@ -154,7 +154,7 @@ def _entries(only: list[str], traffic: list[Path], rows: int) -> "list[Entry]":
 
 
 def _figures(
-    check: Path | None, target: str, others: Sequence[str], chosen: "Sequence[Entry]"
+    check: Path | None, target: str, others: Sequence[str], chosen: "Sequence[BenchEntry]"
 ) -> dict[str, dict[str, float | None]] | None:
     """The figures to check against. BadParameter unless the file holds all that are needed."""
     from ..bench.figures import read_figures, require_kept

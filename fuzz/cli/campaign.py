@@ -123,7 +123,7 @@ def campaign(
         return
     _check_options(context, store, resume)
     limits = (operations, seconds)
-    asked = Asked(target or [], releases, oracle, attention, limits, seed, shrink_seconds, out, jobs, as_json)
+    asked = CampaignAsked(target or [], releases, oracle, attention, limits, seed, shrink_seconds, out, jobs, as_json)
     if resume is not None:
         raise typer.Exit(_with_store(Going(resume, None, seed, limits, jobs, from_corpus, as_json), ray))
     if store is not None:
@@ -134,7 +134,7 @@ def campaign(
 
 
 @dataclass(frozen=True)
-class Asked:
+class CampaignAsked:
     """What was asked for of any campaign."""
 
     targets: list[str]
@@ -176,7 +176,7 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _settings(asked: Asked, task_operations: int | None) -> "Callable[[int], Settings]":
+def _settings(asked: CampaignAsked, task_operations: int | None) -> "Callable[[int], Settings]":
     """The settings of a campaign with a store, by its seed. BadParameter for a wrong name."""
     from ..campaign.settings import TASK_OPERATIONS, CampaignLimits, Settings
     from ..campaign.tasks import Options
@@ -209,11 +209,11 @@ def _with_store(going: Going, ray: str | None) -> int:
     return run_with_store(going, executor)
 
 
-def _at_once(asked: Asked, write: Path | None, allow_vacuous: bool, page: "LivePage | None") -> int:
+def _at_once(asked: CampaignAsked, write: Path | None, allow_vacuous: bool, page: "LivePage | None") -> int:
     """The campaign without a store: each target has its share. Returns the exit code."""
     from ..engines.plan import Plan
     from ..releases import campaign_report as report
-    from ..releases.campaign import Orders, Row, run_by_oracles
+    from ..releases.campaign import CampaignResult, Orders, run_by_oracles
     from ..releases.campaign_report import LiveCampaign
     from ..releases.findings import known_causes
     from ..reports.formats import show
@@ -230,7 +230,7 @@ def _at_once(asked: Asked, write: Path | None, allow_vacuous: bool, page: "LiveP
         ended: set[str] = set()
         whole, live = report.KeptWhole(out, orders.plan.seed), LiveCampaign(page, specs, orders, out)
 
-        def changed(row: Row) -> None:
+        def changed(row: CampaignResult) -> None:
             whole.keep(row)
             ended.update([row.target] if row.done or row.problem else [])
             advance(len(ended), row.target)

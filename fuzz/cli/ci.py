@@ -39,9 +39,9 @@ def ci(
     summary of the job. Exit codes are those of `fuzz`; 1 also if a trace of the corpus shows something: then nothing
     is fuzzed.
     """
-    from ..testing.ci import Job, run
+    from ..testing.ci import CiJob, run
 
-    job = Job(target, corpus, report, operations, seconds, seed, attention, oracle, known, floors, isolate)
+    job = CiJob(target, corpus, report, operations, seconds, seed, attention, oracle, known, floors, isolate)
     with usage():
         code = run(job)
     raise typer.Exit(code)

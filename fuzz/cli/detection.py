@@ -15,7 +15,7 @@ from .options import known_or_usage, timed_teller, usage
 
 if TYPE_CHECKING:
     from ..detection.report import Results
-    from ..detection.runs import Bench
+    from ..detection.runs import TrialBench
     from ..detection.trials import Setting, Trial
     from ..faults import Fault
 
@@ -28,7 +28,7 @@ SAVED_EVERY = 50
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TrialComparison:
     """What is asked: by which ways of drawing faults are hunted, and what they are held against."""
 
     settings: Sequence[str]
@@ -52,10 +52,10 @@ def list_settings() -> None:
     print("\n".join(f"{one.name:16} {one.describe}" for one in SETTINGS.values()))
 
 
-def compare(asked: Comparison) -> int:
+def compare(asked: TrialComparison) -> int:
     """Hunt all planted faults from many seeds and tell how soon each is found. The exit code of `mutants`."""
     from ..detection.report import require_scipy
-    from ..detection.runs import Bench, TrialError
+    from ..detection.runs import TrialBench, TrialError
     from ..detection.trials import SETTINGS, TrialBudget
 
     if asked.operations is not None and asked.seconds is not None:
@@ -72,7 +72,7 @@ def compare(asked: Comparison) -> int:
         base = _base(asked.against, asked.against_git, Path(folder))
         sides = [*(one for one in chosen if one.name != (base and base.name)), *([base] if base else [])]
         try:
-            results = _run(Bench(faults, sides, asked.seeds, budget), asked.keep, asked.jobs)
+            results = _run(TrialBench(faults, sides, asked.seeds, budget), asked.keep, asked.jobs)
         except TrialError as error:
             print(f"blockproof: {error}", file=sys.stderr)
             return 3
@@ -107,7 +107,7 @@ def _base(against: str | None, against_git: str | None, folder: Path) -> "Settin
     return Setting(commit, f"the generator of commit {commit}", generator=folder)
 
 
-def _run(bench: "Bench", kept: Path | None, jobs: int) -> "Results":
+def _run(bench: "TrialBench", kept: Path | None, jobs: int) -> "Results":
     """Make the trials that are missing, and keep all of them, also where Ctrl-C or an error ends it."""
     from ..detection.report import Results
     from ..detection.runs import run_all
@@ -137,7 +137,7 @@ def _run(bench: "Bench", kept: Path | None, jobs: int) -> "Results":
     return results
 
 
-def _places(bench: "Bench") -> set[tuple[str, str]]:
+def _places(bench: "TrialBench") -> set[tuple[str, str]]:
     return {(setting.name, fault.name) for setting in bench.settings for fault in bench.faults}
 
 

@@ -15,7 +15,7 @@ from .outputs import tagged, to_file
 
 if TYPE_CHECKING:
     from ..engines.plan import Plan
-    from ..releases.findings import Entry, Observations
+    from ..releases.findings import FindingEntry, Observations
     from ..releases.observing import OnSeen
 
 
@@ -86,7 +86,7 @@ def findings(
     raise typer.Exit(1 if problems else 0)
 
 
-def _chosen(place: Path, name: str | None, option: str) -> "dict[str, Entry]":
+def _chosen(place: Path, name: str | None, option: str) -> "dict[str, FindingEntry]":
     """The finding of this name, or all. BadParameter if there is none."""
     from ..releases.findings import read_entries
 
@@ -108,7 +108,7 @@ def _print_script(place: Path, name: str) -> None:
 
 
 def _by_traces(
-    place: Path, entries: "Mapping[str, Entry]", specs: Sequence[str], times: int, on_seen: "OnSeen"
+    place: Path, entries: "Mapping[str, FindingEntry]", specs: Sequence[str], times: int, on_seen: "OnSeen"
 ) -> "tuple[Observations, list[str], dict[str, object]]":
     """What the traces show, and the cases of the engine's scheduler; with a line for each problem."""
     from ..releases.findings import read_traces
@@ -120,7 +120,7 @@ def _by_traces(
 
 
 def _by_scripts(
-    place: Path, entries: "Mapping[str, Entry]", specs: Sequence[str], times: int, on_seen: "OnSeen"
+    place: Path, entries: "Mapping[str, FindingEntry]", specs: Sequence[str], times: int, on_seen: "OnSeen"
 ) -> "tuple[Observations, list[str], dict[str, object]]":
     """What the scripts show, with a line for each problem, and what they printed."""
     from ..releases.finding_scripts import observe_scripts, read_scripts
@@ -133,7 +133,7 @@ def _by_scripts(
 
 
 def _try_fixes(
-    place: Path, entries: "Mapping[str, Entry]", specs: Sequence[str], plan: "Plan", record: bool, as_json: bool
+    place: Path, entries: "Mapping[str, FindingEntry]", specs: Sequence[str], plan: "Plan", record: bool, as_json: bool
 ) -> int:
     """Try the fixes on those of the releases on which the script of a finding is known to show it. Returns the exit
     status: 1 if a fix does not hold, 3 if there was none to try."""

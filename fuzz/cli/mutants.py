@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .completion import mutant_names
-from .detection import Comparison, compare, faults_named, list_settings
+from .detection import TrialComparison, compare, faults_named, list_settings
 from .options import JsonOption, as_called, jobs_option, known_or_usage, oracles_or_usage
 from .outputs import to_file
 from .random_mutants import random_mutants
 
 if TYPE_CHECKING:
-    from ..engines.mutants import Hunt, Result
+    from ..engines.mutants import FaultResult, Hunt
     from ..faults import Fault
 
 SECONDS, REAL_SECONDS = 20.0, 60.0
@@ -106,7 +106,7 @@ def mutants(
         if list_only or real or matrix or oracle != "auto" or target != "impl":
             raise typer.BadParameter("--against: takes no --list, --real, --matrix, --oracle or --target")
         first, command = range(seed, seed + (seeds or SEEDS)), as_called(context)
-        asked = Comparison(
+        asked = TrialComparison(
             *(setting or [], against, against_git, first, operations, seconds, only or []),
             *(jobs, keep, write, as_json, command),
         )
@@ -136,7 +136,7 @@ class _How:
 def _planted(only: Sequence[str], real: bool, list_only: bool, how: _How, as_json: bool) -> int:
     """Hunt planted faults, or only name them. The exit code."""
     from ..adapters.impl import CORES
-    from ..engines.mutants import Result, Search, can_be_tried, known_faults, missed, results
+    from ..engines.mutants import FaultResult, FaultSearch, can_be_tried, known_faults, missed, results
     from ..faults import LIST
     from ..findings.words import plural
     from ..reports.progress import steps
@@ -147,8 +147,8 @@ def _planted(only: Sequence[str], real: bool, list_only: bool, how: _How, as_jso
         _print_list(chosen, as_json)
         return 0
     judges = None if how.oracle is None else oracles_or_usage(how.oracle, "impl")
-    search = Search(how.seconds, how.operations, how.seed, judges, how.target)
-    done: list[Result] = []
+    search = FaultSearch(how.seconds, how.operations, how.seed, judges, how.target)
+    done: list[FaultResult] = []
     tried, interrupted = [fault for fault in chosen if can_be_tried(fault)], False
     with steps(len(tried), "fault") as show:
         try:
@@ -167,7 +167,7 @@ def _planted(only: Sequence[str], real: bool, list_only: bool, how: _How, as_jso
     return 1 if lost else 130 if interrupted else 0
 
 
-def _print_all(done: "Sequence[Result]", lost: Sequence[str], matrix: bool, as_json: bool) -> None:
+def _print_all(done: "Sequence[FaultResult]", lost: Sequence[str], matrix: bool, as_json: bool) -> None:
     """What came of all faults together."""
     if as_json:
         from ..reports.faults import FaultsDocument
@@ -189,7 +189,7 @@ def _print_list(faults: "Sequence[Fault]", as_json: bool) -> None:
         print(f"{fault.name.ljust(width)}  {'|'.join(fault.observables):18} {fault.describe}")
 
 
-def _print_result(result: "Result") -> None:
+def _print_result(result: "FaultResult") -> None:
     if result.bug:
         print(f"{result.bug:5} {result.link}")
     _print_hunt(result.median)
@@ -211,7 +211,7 @@ def _print_hunt(hunt: "Hunt") -> None:
         print(f"{hunt.fault:32} NOT FOUND in {hunt.operations:,} operations, {hunt.seconds:.1f} s")
 
 
-def _print_matrix(done: "Sequence[Result]") -> None:
+def _print_matrix(done: "Sequence[FaultResult]") -> None:
     """A line for each fault, with the operations after which each detector has seen it."""
     from ..engines.mutants import DETECTORS, NOT_RUN, middle
 

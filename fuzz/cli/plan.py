@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..planning.dry_run import Allocated
     from ..planning.parts import Serving
     from ..planning.picture import Picture
-    from ..planning.plan import Deployment, Plan
+    from ..planning.plan import Deployment, MemoryPlan
 
 MOST_TOKENS = 2**40
 MOST_BLOCK_TOKENS = 2**20
@@ -131,7 +131,7 @@ def _ranks(workers: int | None, tensor_parallel: int | None, pipeline_parallel: 
 
 def _make(
     model: Path, serving: "Serving", deployment: "Deployment", target: str, *, own_length: bool, with_picture: bool
-) -> "tuple[Plan, Picture | None]":
+) -> "tuple[MemoryPlan, Picture | None]":
     """The plan, with `own_length` for requests as long as the model's own limit; and what a page shows of it."""
     from ..planning.families import read_model
     from ..planning.picture import make_picture
@@ -168,7 +168,7 @@ def _known(option: str, value: str, known: tuple[str, ...]) -> None:
         raise typer.BadParameter(f"{option}: {short(value)} is unknown; {did_you_mean(value, known)}")
 
 
-def _allocate(made: "Plan") -> "Allocated | None":
+def _allocate(made: "MemoryPlan") -> "Allocated | None":
     """The planned tensors without memory; None, with a word about it, if there is no configuration to allocate."""
     from ..planning.dry_run import allocate_on_meta
 
@@ -189,7 +189,7 @@ def _draw(picture: "Picture", html: Path, command: str) -> None:
     guarded(lambda: write_page(plan_document(picture, command), html))
 
 
-def _print(made: "Plan", allocated: "Allocated | None", as_json: bool, html: Path | None) -> None:
+def _print(made: "MemoryPlan", allocated: "Allocated | None", as_json: bool, html: Path | None) -> None:
     if as_json:
         document = made.as_json()
         if html is not None:

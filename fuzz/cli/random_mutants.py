@@ -24,12 +24,12 @@ def random_mutants(of: str, drawn: tuple[int, int, int, int], jobs: int, keep: P
     from ..findings.words import plural
     from ..mutation.hunting import hunt_all
     from ..mutation.places import draw_mutants
-    from ..mutation.report import Asked, MutantsDone, kept_text
+    from ..mutation.report import HuntAsked, MutantsDone, kept_text
     from ..mutation.subject import subject_of
     from ..reports.progress import steps
     from ..targets.base import TargetLostError
 
-    asked = Asked(of, *drawn)
+    asked = HuntAsked(of, *drawn)
     with usage("--of"):
         subject = subject_of(asked.of)
     try:

@@ -71,7 +71,7 @@ def fuzz_traffic(
     from ..engines.plan import Plan
     from ..reports.formats import show
     from ..reports.progress import progress
-    from ..traffic.driver import Setting
+    from ..traffic.driver import TrafficSetting
     from ..traffic.fuzzing import TrafficTask
     from ..traffic.fuzzing import fuzz_traffic as run
     from ..traffic.logs import read_log
@@ -81,7 +81,7 @@ def fuzz_traffic(
         raise typer.BadParameter(f"--attention: one of the types, not {len(names)}; a log is served by one core")
     with usage():
         read = read_log(log, seed, shared).cut(first, requests).shortened(divide)
-    setting = Setting(ATTENTION[names[0]], block_size, blocks, running, stride=stride, divisor=divide)
+    setting = TrafficSetting(ATTENTION[names[0]], block_size, blocks, running, stride=stride, divisor=divide)
     plan = Plan(seed, attention=names, shrink_seconds=shrink_seconds, allow_vacuous=allow_vacuous)
     with closed_after(open_or_usage(target, isolate)) as core, document_alone(as_json):
         with usage("--attention"):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..adapters import family_of
 from ..opening import environments
-from ..opening.child import Place
+from ..opening.child import PythonPlace
 from ..opening.commands import run
 from ..opening.environments import InstallError
 from ..opening.targets import ReleasePython, interpreter_of, python_of
@@ -31,7 +31,7 @@ class Fetched(NamedTuple):
     """Folder with the packages that they need."""
 
 
-def fetch_tests(family: Family, release: str, place: Place, say: Callable[[str], None]) -> Fetched:
+def fetch_tests(family: Family, release: str, place: PythonPlace, say: Callable[[str], None]) -> Fetched:
     """The tests of this release, fetched unless they are here already. InstallError, in one line, if that fails.
 
     `place` is the environment of the release; pip runs in its interpreter, since the build asks for torch.

@@ -29,7 +29,7 @@ _CALL_COUNT = "calls"
 
 
 @dataclass(frozen=True)
-class Mix:
+class ScheduleMix:
     """One mix of requests over both cores."""
 
     number: int
@@ -53,14 +53,14 @@ class Mix:
 
 
 @dataclass
-class Comparison:
+class ScheduleComparison:
     """All mixes of a run."""
 
     seed: int
-    mixes: list[Mix] = field(default_factory=list)
+    mixes: list[ScheduleMix] = field(default_factory=list)
 
     @property
-    def findings(self) -> list[Mix]:
+    def findings(self) -> list[ScheduleMix]:
         """Mixes that differ without an explanation."""
         return [mix for mix in self.mixes if mix.unexplained]
 
@@ -89,12 +89,12 @@ class Comparison:
         }
 
 
-def compare_mixes(release: str, seed: int, numbers: range, fault: str = "") -> Comparison:
+def compare_mixes(release: str, seed: int, numbers: range, fault: str = "") -> ScheduleComparison:
     """Run these mixes over both cores and compare. `fault`, for tests, is made in our core.
 
     TargetUnavailableError if the release is not installed or has no scheduler to run, or if a process fails.
     """
-    comparison = Comparison(seed)
+    comparison = ScheduleComparison(seed)
     with _children(release) as child:
         given = [str(seed), str(numbers.start), str(len(numbers))]
         theirs, ours = child(THEIRS, *given), child(OURS, *given, *([fault] if fault else []))
@@ -142,14 +142,14 @@ def _told(printing: Printing, core: str) -> Iterator[dict[str, Any]]:
         raise TargetUnavailableError(f"the scheduler over {core} ended with exit status {status}")
 
 
-def _compared(release: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Mix:
+def _compared(release: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> ScheduleMix:
     one, other = _comparable(theirs), _comparable(ours)
     facts = (theirs["mix"], theirs["shape"], theirs["setup"], len(one), theirs["preemptions"], theirs["hits"])
     if one == other:
-        return Mix(*facts, first=None)
+        return ScheduleMix(*facts, first=None)
     first = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     explained, what = explained_difference(release, theirs["calls"], ours["calls"])
-    return Mix(*facts, first=first, explained=explained, what=what)
+    return ScheduleMix(*facts, first=first, explained=explained, what=what)
 
 
 def _comparable(told: Mapping[str, Any]) -> list[object]:

@@ -48,7 +48,7 @@ class ConfigurationTask:
 
 
 @dataclass(frozen=True)
-class KeptFinding:
+class KeptQuestion:
     """A finding that was shrunk and written to a file."""
 
     smaller: SmallerFinding
@@ -76,7 +76,7 @@ class ConfigurationOutcome:
     """What came of a task."""
 
     reach: Reach
-    kept: Sequence[KeptFinding]
+    kept: Sequence[KeptQuestion]
     unmet: Sequence[str]
     """A line for each floor that was not reached."""
     repeat: str
@@ -158,12 +158,12 @@ def _run(task: ConfigurationTask, calculator: Calculator, reach: Reach) -> None:
             reach.interrupted = True
 
 
-def _keep(finding: ConfigurationFinding, judge: Judge, out: Path, say: Callable[[str], None]) -> KeptFinding:
+def _keep(finding: ConfigurationFinding, judge: Judge, out: Path, say: Callable[[str], None]) -> KeptQuestion:
     """Write the finding as it is, shrink it, write that into another file: the first was named, and stays."""
     first = write_finding(finding, out)
     say(f"found by {finding.oracle} in {finding.op}, saved in {first}; shrinking ...")
     smaller = shrink_finding(finding, judge, SHRINK_SECONDS)
-    return KeptFinding(smaller, write_finding(smaller.finding, out))
+    return KeptQuestion(smaller, write_finding(smaller.finding, out))
 
 
 def repeat_command(task: ConfigurationTask, reach: Reach) -> str:

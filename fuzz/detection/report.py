@@ -13,7 +13,7 @@ import msgspec
 
 from ..findings.words import plural
 from ..reports.detection import TAG
-from .runs import Bench
+from .runs import TrialBench
 from .trials import Setting, Trial, TrialBudget
 
 NO_CHANCE = 0.01
@@ -179,7 +179,7 @@ class SettingResults:
 class Results:
     """All sides of a benchmark; the others are held against the last one, if there are several."""
 
-    def __init__(self, bench: Bench, trials: Sequence[Trial]) -> None:
+    def __init__(self, bench: TrialBench, trials: Sequence[Trial]) -> None:
         self.bench = bench
         self.sides = [self._side(setting, trials) for setting in bench.settings]
         self.base = self.sides[-1] if len(self.sides) > 1 else None

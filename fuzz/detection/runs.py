@@ -16,7 +16,7 @@ class TrialError(Exception):
 
 
 @dataclass(frozen=True)
-class Bench:
+class TrialBench:
     """What is tried."""
 
     faults: Sequence[Fault]
@@ -40,7 +40,7 @@ class Bench:
         return sorted((t for t in trials if (t.setting, t.fault) == (setting, fault)), key=lambda trial: trial.seed)
 
 
-def run_all(bench: Bench, known: Collection[Trial], jobs: int, done: Callable[[Trial], None]) -> None:
+def run_all(bench: TrialBench, known: Collection[Trial], jobs: int, done: Callable[[Trial], None]) -> None:
     """Make the trials that are missing; `done` is told each, in this thread. TrialError if a process fails."""
     there = bench.known(known)
     for setting in bench.settings:

@@ -70,7 +70,7 @@ class Hunt:
 
 
 @dataclass(frozen=True)
-class Search:
+class FaultSearch:
     """How a fault is looked for."""
 
     seconds: float | None
@@ -108,10 +108,10 @@ def hunt(
     operations: int | None = None,
 ) -> Hunt:
     """As `catch`: what became of the fault."""
-    return catch(fault, Search(seconds, operations, seed, oracles)).hunt
+    return catch(fault, FaultSearch(seconds, operations, seed, oracles)).hunt
 
 
-def catch(fault: Fault, search: Search) -> Caught:
+def catch(fault: Fault, search: FaultSearch) -> Caught:
     """Fuzz our core with this fault for at most so many seconds or operations, and shrink what comes up.
 
     By operations alone the same is found on every machine. A fault in configuration answers is hunted by
@@ -132,7 +132,7 @@ def catch(fault: Fault, search: Search) -> Caught:
         target.close()
 
 
-def _caught(fault: Fault, target: Target, plan: Plan, search: Search) -> Caught:
+def _caught(fault: Fault, target: Target, plan: Plan, search: FaultSearch) -> Caught:
     done, start = Summary(target.name, search.engine, search.seed), time.process_time()
     run_engine(target, plan, done)
     hunt = Hunt(
@@ -163,7 +163,7 @@ def _caught(fault: Fault, target: Target, plan: Plan, search: Search) -> Caught:
     return Caught(replace(hunt, shrunk_to=size, shrink_seconds=took), file)
 
 
-def _caught_by_questions(fault: Fault, spec: str, search: Search) -> Caught:
+def _caught_by_questions(fault: Fault, spec: str, search: FaultSearch) -> Caught:
     start, calculator = time.process_time(), open_calculator(spec)
     reach = Reach(calculator.name, search.seed)
     run(calculator, reach, CheckLimits(search.operations, search.seconds))
@@ -220,7 +220,7 @@ NOT_RUN: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Result:
+class FaultResult:
     """What became of one fault."""
 
     caught: Sequence[Caught]
@@ -263,11 +263,11 @@ def middle(hunts: Sequence[Hunt]) -> Hunt:
 
 def results(
     faults: Sequence[Fault],
-    search: Search,
+    search: FaultSearch,
     seeds: int = 1,
     matrix: bool = False,
     on_step: OnStep = lambda done, now: None,
-) -> Iterator[Result]:
+) -> Iterator[FaultResult]:
     """One fault after the other, each with so many seeds from that of `search` on.
 
     With `matrix` every detector is asked that can be, each with the whole budget. Errors as from `catch`. `on_step` is
@@ -282,11 +282,11 @@ def results(
             again = any(earlier.hunt.found for earlier in caught)  # one trace is enough, and reducing takes longest
             caught.append(catch(fault, replace(one, shrink_seconds=0.0) if again else one))
         asked = dict(detected(fault, searches, [one.hunt for one in caught])) if matrix else {}
-        yield Result(caught, asked, *bugs.get(fault.name, ("", "")))
+        yield FaultResult(caught, asked, *bugs.get(fault.name, ("", "")))
 
 
 def detected(
-    fault: Fault, searches: Sequence[Search], known: Sequence[Hunt] = ()
+    fault: Fault, searches: Sequence[FaultSearch], known: Sequence[Hunt] = ()
 ) -> Iterator[tuple[str, Sequence[Hunt]]]:
     """What each detector comes to that can see a fault of this part, one hunt for each search.
 

@@ -8,7 +8,7 @@ from .core_side import CoreSide
 from .packing import NOBODY, Look
 
 
-class UnreadableError(Exception):
+class CorruptStateError(Exception):
     """A side has left what a state can be; says how."""
 
 
@@ -90,12 +90,12 @@ class CoreLook:
                 request = live.request
                 number = contents.number[request.num_prompt_tokens, tuple(request.all_token_ids)]
                 if request.block_hashes != contents.hashes[number]:
-                    raise UnreadableError(f"the core gives {name} the hashes {request.block_hashes}")
+                    raise CorruptStateError(f"the core gives {name} the hashes {request.block_hashes}")
                 requests.append((number, request.num_computed_tokens, live.scheduled))
             duplicates = self._duplicates(codes)
             this_step = self._this_step()
         except KeyError as error:
-            raise UnreadableError(f"the core shows {error}") from None
+            raise CorruptStateError(f"the core shows {error}") from None
         return Look(
             requests,
             [
@@ -114,7 +114,7 @@ class CoreLook:
         try:
             self._pool.free_block_queue.check()
         except AssertionError as error:
-            raise UnreadableError(f"the core's free queue contradicts itself: {error}") from None
+            raise CorruptStateError(f"the core's free queue contradicts itself: {error}") from None
         queue: list[int] = self._pool.free_ids()
         return queue
 
@@ -126,9 +126,11 @@ class CoreLook:
         for code in contents:
             found = [block.block_id for block in index.blocks_of(keys[code])]
             if sorted(found) != [block for block, own in enumerate(codes) if own == code]:
-                raise UnreadableError(f"the core's index has the blocks {found} for {keys[code]!r}, they carry {codes}")
+                raise CorruptStateError(
+                    f"the core's index has the blocks {found} for {keys[code]!r}, they carry {codes}"
+                )
             if len(found) > 1:
                 duplicates[code] = found
         if len(index) != len(contents):
-            raise UnreadableError(f"the core's index has {len(index)} contents, its blocks carry {len(contents)}")
+            raise CorruptStateError(f"the core's index has {len(index)} contents, its blocks carry {len(contents)}")
         return duplicates

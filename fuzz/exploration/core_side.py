@@ -17,7 +17,7 @@ Answer = tuple[Any, ...]
 REFUSED: Answer = ("refused",)
 
 
-class Live:
+class ExploredRequest:
     """A request as the scheduler's side remembers it."""
 
     __slots__ = ("hit", "hit_tokens", "number", "request", "scheduled")
@@ -45,7 +45,7 @@ class CoreSide:
         self.pool = self.manager.block_pool
         self.managers = self.manager.coordinator.single_type_managers
         self.mamba = [group for group, spec in enumerate(shape.groups) if spec.kind == "mamba"]
-        self.live: dict[str, Live] = {}
+        self.live: dict[str, ExploredRequest] = {}
         self._requests: dict[tuple[str, int], Any] = {}
         """Requests that have the tokens of a sequence, by name and the number of the sequence."""
         self._handlers: dict[type[Operation], Callable[[Any], Any]] = {
@@ -72,7 +72,7 @@ class CoreSide:
 
     def _submit(self, op: ops.Submit) -> int:
         request = self._request(op.request, list(op.prompt), block_hasher=self.contents.hasher)
-        self.live[op.request] = Live(request)
+        self.live[op.request] = ExploredRequest(request)
         return len(request.block_hashes)
 
     def _lookup(self, op: ops.Lookup) -> object:
@@ -145,7 +145,7 @@ class CoreSide:
             request.append_output_token_ids(list(tokens[prompt:]))
             self._requests[name, number] = request
         request.num_computed_tokens = computed
-        self.live[name] = Live(request, scheduled, number)
+        self.live[name] = ExploredRequest(request, scheduled, number)
 
     def _set_steps(self, manager: Any, name: str, arriving: int | None) -> None:
         """What the last step of a request left is asked about once more only while tokens arrive, so many as given.

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ...model.ops import Free, Operation
-from .core_look import UnreadableError
+from .core_look import CorruptStateError
 from .core_side import Answer
-from .moves import Move, Moves
-from .packing import LOOKED_UP, NOBODY, Focus, Look, Order, Packed, Packer, Pool, head
-from .pair import Pair
+from .moves import ExploredMove, Moves
+from .packing import LOOKED_UP, NOBODY, Focus, Look, Order, Packed, PackedPool, Packer, head
+from .pair import ModelAndCore
 from .properties import Broken, EventValue, Properties
 from .scope import NAMES, Scope
-from .situations import Situations
+from .situations import ScopeSituations
 
 _REST = Focus()
 _NOTHING: Answer = ("done", None)
@@ -39,7 +39,7 @@ class BrokenError(Exception):
         """What was tried in the state in addition to its moves."""
 
 
-class Step(NamedTuple):
+class Transition(NamedTuple):
     """What a move has led to."""
 
     look: Look
@@ -71,13 +71,13 @@ class Expansion:
 
     def __init__(self, scope: Scope, canonical: bool = True, reduced: bool = True, once: bool = True) -> None:
         self.scope, self.canonical, self.reduced, self.once = scope, canonical, reduced, once
-        self.pair = Pair(scope)
+        self.pair = ModelAndCore(scope)
         self.packer = Packer(
             scope.shape.num_blocks, scope.requests, len(scope.shape.groups), self.pair.model.state.sinks
         )
         self.properties = Properties(scope, self.pair.model.rules, self.pair.model.state.sinks, self.pair.contents)
         self.moves = Moves(scope, self.pair.contents)
-        self.situations = Situations(scope, self.pair.contents)
+        self.situations = ScopeSituations(scope, self.pair.contents)
         self.reached: dict[str, int] = {}
         """How many moves brought each situation about."""
         self.made = 0
@@ -102,7 +102,7 @@ class Expansion:
         """A state as bytes."""
         return self.packer.canonical(look, focus) if self.canonical else self.packer.exact(look, focus)
 
-    def moves_of(self, look: Look, focus: Focus) -> list[Move]:
+    def moves_of(self, look: Look, focus: Focus) -> list[ExploredMove]:
         """The moves in a state."""
         return self.moves.of(look, focus) if self.reduced else self.moves.everything(look, focus)
 
@@ -126,7 +126,7 @@ class Expansion:
             found.append((after, move.own))
         return found
 
-    def _after(self, look: Look, focus: Focus, pool: Pool, move: Move, number: int) -> tuple[Kept, bytes]:
+    def _after(self, look: Look, focus: Focus, pool: PackedPool, move: ExploredMove, number: int) -> tuple[Kept, bytes]:
         """What a move leads to, and its packed state; made only if that is not known."""
         slot = move.slot
         if not (self.once and self.canonical):
@@ -177,7 +177,7 @@ class Expansion:
             self._known[view] = known
         return known
 
-    def _again(self, look: Look, pool: Pool, move: Move, kept: Kept, place: Sequence[int]) -> bytes:
+    def _again(self, look: Look, pool: PackedPool, move: ExploredMove, kept: Kept, place: Sequence[int]) -> bytes:
         """The state that a move leads to which was made before."""
         slot, requests, packer = move.slot, look.requests, self.packer
         if slot >= 0:
@@ -199,7 +199,7 @@ class Expansion:
             states.append(head(requests, focus, order) + packed + hit)
         return states[0] if len(states) == 1 else min(states)
 
-    def make(self, look: Look, focus: Focus, move: Move) -> Step:
+    def make(self, look: Look, focus: Focus, move: ExploredMove) -> Transition:
         """Make one move from a state. BrokenError if a property does not hold of it."""
         pair, op = self.pair, move.operation
         pair.restore(look, focus, self._now)
@@ -210,9 +210,11 @@ class Expansion:
         # Every field of the look that stayed the same is the very object it was: the next restore then sees it at once.
         self._now = Look(after.requests, *look[1:]) if self._quiet else after
         situations = self.situations.of(look, focus, op, answer, after, events, pair.model.refusal)
-        return Step(after, self._focus(move, answer), situations)
+        return Transition(after, self._focus(move, answer), situations)
 
-    def _same(self, move: Move, answer: Answer, other: Answer, before: Look | None) -> tuple[Look, list[EventValue]]:
+    def _same(
+        self, move: ExploredMove, answer: Answer, other: Answer, before: Look | None
+    ) -> tuple[Look, list[EventValue]]:
         """What both sides show after an operation, and which events it had."""
         pair, op = self.pair, move.operation
         try:
@@ -224,7 +226,7 @@ class Expansion:
                 broken = [] if before is None else self._meaning(before, move, other, theirs, their_events)
                 text = _difference(op, (answer, after, events, new), (other, theirs, their_events, their_new))
                 raise BrokenError([*broken, ("lockstep", text)])
-        except UnreadableError as error:
+        except CorruptStateError as error:
             raise BrokenError([("lockstep", f"{op}: {error}")]) from None
         if before is not None:
             # The queue is the same object if the tables are as before, the codes if the identities are (`look_model`).
@@ -242,14 +244,14 @@ class Expansion:
                 raise BrokenError(broken)
         return after, events
 
-    def _meaning(self, before: Look, move: Move, answer: Answer, after: Look, events: Any) -> list[Broken]:
+    def _meaning(self, before: Look, move: ExploredMove, answer: Answer, after: Look, events: Any) -> list[Broken]:
         """What a difference between the sides means, as far as the properties can tell: what our core does wrong."""
         return [
             *self.properties.of_transition(before, move.operation, answer, after, events),
             *self.properties.of_state(after),
         ]
 
-    def _focus(self, move: Move, answer: Answer) -> Focus:
+    def _focus(self, move: ExploredMove, answer: Answer) -> Focus:
         """What an operation has left its request in the middle of."""
         if answer[0] != "done":
             return _REST
@@ -257,7 +259,7 @@ class Expansion:
             return Focus(LOOKED_UP, move.slot, *answer[1])
         return Focus(move.phase, move.slot) if move.phase and self.reduced else _REST
 
-    def _free_unknown(self, look: Look, focus: Focus, pool: Pool) -> None:
+    def _free_unknown(self, look: Look, focus: Focus, pool: PackedPool) -> None:
         """S12, in a state where a name is free."""
         pair = self.pair
         slot = next((slot for slot, request in enumerate(look.requests) if not request[0]), None)
@@ -276,7 +278,7 @@ class Expansion:
             if not quiet or any(pair.events()):
                 text = f"{op} answers {answer} and {other}, and of {look} it makes {after} and {pair.look_core()}"
                 raise BrokenError([("S12", text)], last=Free("nobody"))
-        except UnreadableError as error:
+        except CorruptStateError as error:
             raise BrokenError([("S12", f"{op}: {error}")], last=Free("nobody")) from None
         self._now = look
         known[_FREED] = Kept(NOBODY, 0, (), {})

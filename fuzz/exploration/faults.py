@@ -11,8 +11,8 @@ from typing import Any
 
 from . import scope_faults
 from .expansion import Expansion
-from .moves import Move
-from .packing import Focus, Look, Pool, View
+from .moves import ExploredMove
+from .packing import Focus, Look, PackedPool, View
 from .planting import (
     ALONE,
     CROWDED,
@@ -21,7 +21,7 @@ from .planting import (
     STATES,
     STEPS,
     WINDOW,
-    Fault,
+    PlantedMistake,
     core_of,
     decide,
     fault,
@@ -243,7 +243,7 @@ def _queue_order_forgotten(expansion: Expansion) -> None:
 def _queue_order_unseen(expansion: Expansion) -> None:
     packer = expansion.packer
 
-    def view(original: Callable[..., View], pool: Pool, look: Look, slot: int) -> View:
+    def view(original: Callable[..., View], pool: PackedPool, look: Look, slot: int) -> View:
         seen = original(pool, look, slot)
         order = tuple(sorted(packer.slots, key=seen.place.__getitem__))
         unordered = packer.part(_by_content(look), Focus(), order, rename=True)
@@ -259,17 +259,17 @@ def _by_content(look: Look) -> Look:
 
 @fault("one at a time", "a request is never preempted in the middle of a step", STEPS)
 def _no_preemption_in_a_step(expansion: Expansion) -> None:
-    def ends_of_step(original: Callable[..., Any], look: Look, slot: int) -> list[Move]:
-        moves: list[Move] = original(look, slot)
+    def ends_of_step(original: Callable[..., Any], look: Look, slot: int) -> list[ExploredMove]:
+        moves: list[ExploredMove] = original(look, slot)
         return moves[:-1] or moves
 
     if expansion.reduced:
         wrap(expansion.moves, "ends_of_step", ends_of_step)
 
 
-def by_property() -> Mapping[str, list[Fault]]:
+def by_property() -> Mapping[str, list[PlantedMistake]]:
     """The faults of each property."""
-    found: dict[str, list[Fault]] = {}
+    found: dict[str, list[PlantedMistake]] = {}
     for each in FAULTS.values():
         found.setdefault(each.found_by, []).append(each)
     return found

@@ -37,7 +37,7 @@ from .packing import ALLOCATED, ARRIVING, LOOKED_UP, RESTING, SUBMITTED, Focus, 
 from .scope import NAMES, Scope
 
 
-class Move(NamedTuple):
+class ExploredMove(NamedTuple):
     """An operation that is explored."""
 
     operation: Operation
@@ -61,10 +61,10 @@ class Moves:
 
     def __init__(self, scope: Scope, contents: Contents) -> None:
         self.scope, self.contents = scope, contents
-        self._known: dict[object, list[Move]] = {}
+        self._known: dict[object, list[ExploredMove]] = {}
         self._codes: dict[Operation, int] = {}
 
-    def move(self, operation: Operation, own: bool) -> Move:
+    def move(self, operation: Operation, own: bool) -> ExploredMove:
         """An operation, with what follows from it."""
         slot, anonymous = -1, operation
         if isinstance(operation, OnRequest):
@@ -73,9 +73,9 @@ class Moves:
         if isinstance(operation, Allocate) and operation.delay:
             phase = RESTING  # others may act until the tokens arrive
         code = self._codes.setdefault(anonymous, len(self._codes))
-        return Move(operation, own, slot, code, phase, isinstance(operation, Submit | Advance))
+        return ExploredMove(operation, own, slot, code, phase, isinstance(operation, Submit | Advance))
 
-    def of(self, look: Look, focus: Focus) -> list[Move]:
+    def of(self, look: Look, focus: Focus) -> list[ExploredMove]:
         """The moves in a state, in an order that depends on the packed state alone."""
         registered = tuple(block for block, code in enumerate(look.codes) if code) if self.scope.evict else ()
         key = (*look.requests, focus.phase, focus.slot, focus.hit_tokens, registered, not look.this_step)
@@ -84,23 +84,23 @@ class Moves:
             found = self._known[key] = self._find(look, focus, registered)
         return found
 
-    def _find(self, look: Look, focus: Focus, registered: Sequence[int]) -> list[Move]:
+    def _find(self, look: Look, focus: Focus, registered: Sequence[int]) -> list[ExploredMove]:
         if focus.phase == SUBMITTED:
             return [self.move(Lookup(NAMES[focus.slot]), True)]
         if focus.phase == LOOKED_UP:
             return self.first_allocations(look, focus.slot, focus.hit_tokens)
         if focus.phase == ALLOCATED:
             return self.ends_of_step(look, focus.slot)
-        moves: list[Move] = []
+        moves: list[ExploredMove] = []
         for slot, request in enumerate(look.requests):
             alike_waits = not request[1] and request in look.requests[:slot]
             if request[0] and not alike_waits:
                 moves += self.between(look, slot)
         return moves + self.others(look, registered)
 
-    def everything(self, look: Look, focus: Focus) -> list[Move]:
+    def everything(self, look: Look, focus: Focus) -> list[ExploredMove]:
         """All moves of all requests, whatever the last operation was in the middle of."""
-        moves: list[Move] = []
+        moves: list[ExploredMove] = []
         for slot, (number, _, scheduled) in enumerate(look.requests):
             if not number:
                 continue
@@ -115,7 +115,7 @@ class Moves:
         registered = [block for block, code in enumerate(look.codes) if code] if self.scope.evict else []
         return moves + self.others(look, registered)
 
-    def first_allocations(self, look: Look, slot: int, hit_tokens: int) -> list[Move]:
+    def first_allocations(self, look: Look, slot: int, hit_tokens: int) -> list[ExploredMove]:
         """Room for the first step of a request behind its hit, and for what it gets from outside."""
         scope = self.scope
         left = len(self.contents.sequence(look.requests[slot][0])[0]) - hit_tokens
@@ -130,7 +130,7 @@ class Moves:
                 found.append(replace(first, external=external, delay=True))
         return [self.move(replace(op, reserved=reserved), True) for op in found for reserved in scope.reserved]
 
-    def allocations(self, look: Look, slot: int) -> list[Move]:
+    def allocations(self, look: Look, slot: int) -> list[ExploredMove]:
         """Room for the next step of a running request, of each size that the scope has."""
         scope = self.scope
         number, computed, _ = look.requests[slot]
@@ -142,7 +142,7 @@ class Moves:
             sizes |= {1 + draft for draft in range(1, drafts + 1)}
         return [self.move(Allocate(NAMES[slot], size, lookahead=scope.lookahead), True) for size in sorted(sizes)]
 
-    def ends_of_step(self, look: Look, slot: int) -> list[Move]:
+    def ends_of_step(self, look: Look, slot: int) -> list[ExploredMove]:
         """What may come of the step that was allocated: tokens sampled, drafts rejected, the request preempted."""
         name = NAMES[slot]
         number, computed, scheduled = look.requests[slot]
@@ -156,7 +156,7 @@ class Moves:
         ]
         return [*ends, self.move(Preempt(name), True)]
 
-    def between(self, look: Look, slot: int) -> list[Move]:
+    def between(self, look: Look, slot: int) -> list[ExploredMove]:
         """What may happen to a request that is in the middle of nothing."""
         name = NAMES[slot]
         number, computed, scheduled = look.requests[slot]
@@ -169,7 +169,7 @@ class Moves:
             return [self.move(Lookup(name), True), *([self.move(Free(name), False)] if self.scope.abort else [])]
         return [*self.allocations(look, slot), self.move(Preempt(name), True)]
 
-    def others(self, look: Look, registered: Sequence[int]) -> list[Move]:
+    def others(self, look: Look, registered: Sequence[int]) -> list[ExploredMove]:
         """What comes from outside, and the beginning of a step if it makes a difference."""
         absent = [slot for slot, request in enumerate(look.requests) if not request[0]][:1]  # one is like another
         moves = [self.move(Submit(NAMES[slot], prompt), False) for slot in absent for prompt in self.scope.prompts]

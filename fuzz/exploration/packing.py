@@ -61,13 +61,13 @@ Order: TypeAlias = tuple[int, ...]
 """Slot `i` of a packed state is slot `order[i]` of the state that was packed."""
 
 
-class Pool(NamedTuple):
+class PackedPool(NamedTuple):
     """The part of a state that operations on a request alone leave as it is: everything but requests and focus."""
 
     packed: bytes
     views: dict[int, "View"]
     """The pool as the request in each slot sees it, as far as somebody asked (`Packer.view`)."""
-    reordered: dict[Order, "Part"]
+    reordered: dict[Order, "PackedPart"]
     """The pool with its slots in another order, as far as somebody asked (`Packer.reordered`)."""
     tables: Tables
     registered: list[dict[str, int]]
@@ -78,7 +78,7 @@ class Pool(NamedTuple):
     this_step: set[int]
 
 
-class Part(NamedTuple):
+class PackedPart(NamedTuple):
     """A packed state without its requests."""
 
     pool: bytes
@@ -91,7 +91,7 @@ class Part(NamedTuple):
 class View(NamedTuple):
     """A pool as one request sees it: its own tables first, then those of the others, whoever they are."""
 
-    part: Part
+    part: PackedPart
     place: list[int]
     """Slot `i` stands at `place[i]` of the view."""
 
@@ -120,8 +120,8 @@ class Packer:
             self.nameless[block] = name
             self.counts[name] = 1
         self._orders: dict[object, list[Order]] = {}
-        self._pools: dict[bytes, Pool] = {}
-        self._older_pools: dict[bytes, Pool] = {}
+        self._pools: dict[bytes, PackedPool] = {}
+        self._older_pools: dict[bytes, PackedPool] = {}
         """Those met before the last so many others: forgotten next."""
 
     def canonical(self, look: Look, focus: Focus) -> Packed:
@@ -156,7 +156,7 @@ class Packer:
         part = self.part(look, focus, order, rename)
         return Packed(head(look.requests, focus, order) + part.pool + part.hit, order, part.names)
 
-    def part(self, look: Look, focus: Focus, order: Order, rename: bool) -> Part:
+    def part(self, look: Look, focus: Focus, order: Order, rename: bool) -> PackedPart:
         """The bytes of everything but the requests, with their slots in this order."""
         _, tables, registered, queue, _, codes, duplicates, this_step = look
         out: list[int] = []
@@ -196,7 +196,7 @@ class Packer:
             out.append(len(duplicates[code]))
             out += [names[block] for block in duplicates[code]]
         out.append(0)
-        return Part(bytes(out), self.hit(focus, names), names)
+        return PackedPart(bytes(out), self.hit(focus, names), names)
 
     def hit(self, focus: Focus, names: Sequence[int]) -> bytes:
         """The bytes of the hit of a lookup."""
@@ -209,7 +209,7 @@ class Packer:
         tail.append(len(tail) + 1)  # read from the end, it says where the hit begins
         return bytes(tail)
 
-    def reordered(self, pool: Pool, look: Look, order: Order) -> Part:
+    def reordered(self, pool: PackedPool, look: Look, order: Order) -> PackedPart:
         """The pool of a canonical state with its slots in another order."""
         part = pool.reordered.get(order)
         if part is None:
@@ -222,7 +222,7 @@ class Packer:
         part = self.reordered(pool, Look([], *pool[3:]), order)
         return part.pool, self.hit(self.focus(LOOKED_UP, 0, hit, 0), part.names) if hit else hit
 
-    def view(self, pool: Pool, look: Look, slot: int) -> View:
+    def view(self, pool: PackedPool, look: Look, slot: int) -> View:
         """The pool of a canonical state as the request in this slot sees it."""
         view = pool.views.get(slot)
         if view is None:
@@ -232,7 +232,7 @@ class Packer:
             view = pool.views[slot] = View(self.reordered(pool, look, order), place)
         return view
 
-    def unpack(self, state: bytes, renamed: bool) -> tuple[Look, Focus, Pool]:
+    def unpack(self, state: bytes, renamed: bool) -> tuple[Look, Focus, PackedPool]:
         """What was packed, canonically if `renamed`. What comes back is shared: change nothing in it."""
         phase, slot = state[0] >> 4, state[0] & 15
         begin = 1 + 3 * self.num_slots
@@ -244,7 +244,7 @@ class Packer:
         focus = self.focus(phase, slot, state, end) if phase else _REST
         return Look(requests, *pool[3:]), focus, pool
 
-    def pool(self, packed: bytes, renamed: bool) -> Pool:
+    def pool(self, packed: bytes, renamed: bool) -> PackedPool:
         """What was packed as the part of a state without requests and hit."""
         pool = self._pools.get(packed)
         if pool is None:
@@ -254,7 +254,7 @@ class Packer:
             self._pools[packed] = pool
         return pool
 
-    def _unpack_pool(self, state: bytes, renamed: bool) -> Pool:
+    def _unpack_pool(self, state: bytes, renamed: bool) -> PackedPool:
         num_blocks, at = self.num_blocks, 0
         tables: Tables = []
         registered: list[dict[str, int]] = []
@@ -292,7 +292,7 @@ class Packer:
             blocks = list(state[at + 1 : at + 1 + length])
             duplicates[codes[blocks[0]]] = blocks
             at += 1 + length
-        return Pool(state, {}, {}, tables, registered, queue, counts, codes, duplicates, this_step)
+        return PackedPool(state, {}, {}, tables, registered, queue, counts, codes, duplicates, this_step)
 
     def focus(self, phase: int, slot: int, state: bytes, at: int) -> Focus:
         """What a state is in the middle of; the hit of a lookup is packed at `at`."""

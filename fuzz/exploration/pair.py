@@ -14,7 +14,7 @@ from ...model.core import Model
 from ...model.ops import Done, Operation, Refused
 from ...model.state import Cleared, Key, Removed, Request
 from .contents import Contents
-from .core_look import CoreLook, UnreadableError
+from .core_look import CoreLook, CorruptStateError
 from .core_side import REFUSED, Answer, CoreSide
 from .packing import ARRIVING, LOOKED_UP, NOBODY, Focus, Look
 from .properties import EventValue
@@ -23,7 +23,7 @@ from .scope import NAMES, Scope
 _NOTHING: list[EventValue] = []
 
 
-class Pair:
+class ModelAndCore:
     """Model and core of one scope."""
 
     def __init__(self, scope: Scope) -> None:
@@ -184,12 +184,12 @@ class Pair:
                     continue
                 number = contents.number[len(request.submit.prompt), tuple(request.tokens)]
                 if request.chain != contents.chains[number]:
-                    raise UnreadableError(f"the model gives {name} the chain {request.chain}")
+                    raise CorruptStateError(f"the model gives {name} the chain {request.chain}")
                 requests.append((number, request.computed, ARRIVING if request.arriving else request.scheduled))
             if self.core.mamba:
                 this_step = {contents.code_of_model_key[key] for key in model.registered_this_step}
         except KeyError as error:
-            raise UnreadableError(f"the model shows {error}") from None
+            raise CorruptStateError(f"the model shows {error}") from None
         tables = [of_group if all(of_group.values()) else _filled(of_group) for of_group in state.tables]
         return Look(requests, tables, [*model.registered], queue, counts, codes, duplicates, this_step)
 

@@ -11,7 +11,7 @@ from .scope import Scope, shape_of
 
 
 @dataclass(frozen=True)
-class Fault:
+class PlantedMistake:
     """One planted mistake."""
 
     name: str
@@ -22,7 +22,7 @@ class Fault:
     plant: Callable[[Expansion], None]
 
 
-FAULTS: dict[str, Fault] = {}
+FAULTS: dict[str, PlantedMistake] = {}
 """All planted faults by name."""
 SMALL = Scope(
     "small",
@@ -72,7 +72,7 @@ def fault(found_by: str, describe: str, scope: Scope) -> Callable[[Callable[[Exp
 
     def add(plant: Callable[[Expansion], None]) -> Callable[[Expansion], None]:
         name = plant.__name__.strip("_").replace("_", "-")
-        FAULTS[name] = Fault(name, describe, found_by, scope, plant)
+        FAULTS[name] = PlantedMistake(name, describe, found_by, scope, plant)
         return plant
 
     return add

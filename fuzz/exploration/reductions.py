@@ -12,7 +12,7 @@ from dataclasses import replace
 from .packing import ARRIVING, RESTING, Focus
 from .properties import Broken
 from .scope import Scope
-from .search import EXHAUSTED, Exploration, Finding, Limits, Search
+from .search import EXHAUSTED, Exploration, ExploredFinding, Limits, Search
 from .workers import Plant
 
 ENOUGH = Limits(200_000)
@@ -87,4 +87,4 @@ def as_exploration(scope: Scope, plant: Plant) -> Exploration:
     search = states_of(scope, plant, Limits())
     done = search.run()
     broken, _, _ = CHECKS[FAULTS[plant].found_by](scope, plant)
-    return replace(done, finding=Finding(tuple(broken), ()) if broken else None)
+    return replace(done, finding=ExploredFinding(tuple(broken), ()) if broken else None)

@@ -45,7 +45,7 @@ class Limits(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Finding:
+class ExploredFinding:
     """Properties that do not hold, and the shortest way there."""
 
     broken: tuple[Broken, ...]
@@ -76,7 +76,7 @@ class Exploration:
     reached: dict[str, int] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     """Situations that no transition brought about although the scope says so; known once it is exhausted."""
-    finding: Finding | None = None
+    finding: ExploredFinding | None = None
     levels: tuple[int, ...] = ()
     """By the operations on the shortest way there, from 0 on: how many states. The last of a search that has not come
     to its end may lack some."""
@@ -108,7 +108,7 @@ class Search:
         self.reached: Counter[str] = Counter()
         self.seconds = self.cpu_seconds = 0.0
         self.ended = INTERRUPTED
-        self.finding: Finding | None = None
+        self.finding: ExploredFinding | None = None
 
     def run(
         self,
@@ -136,7 +136,7 @@ class Search:
                     self.level_end = len(self.states)
                     on_level(self)
             except BrokenError as error:
-                self.ended, self.finding = BROKEN, Finding(tuple(error.broken), ())
+                self.ended, self.finding = BROKEN, ExploredFinding(tuple(error.broken), ())
                 return self._report()
             except WorkerLostError:
                 self.ended = LOST
@@ -172,7 +172,7 @@ class Search:
         if found.broken is not None:
             self.ended = BROKEN
             last = () if found.last is None else (found.last,)
-            self.finding = Finding(found.broken, self.path(self.at, found.move) + last)
+            self.finding = ExploredFinding(found.broken, self.path(self.at, found.move) + last)
 
     def _meet(self, state: bytes, parent: int, move: int) -> int:
         number = self.index[state] = len(self.states)
@@ -204,7 +204,7 @@ class Search:
         stuck = first_stuck(len(self.states), self.own_from, self.own_to, goals)
         if stuck is not None:
             text = "from here the scheduler's own moves lead to no state in which all requests have finished"
-            self.finding = Finding((("L1", text),), self.path(stuck))
+            self.finding = ExploredFinding((("L1", text),), self.path(stuck))
 
     def is_goal(self, state: bytes) -> bool:
         """True if no request is left."""

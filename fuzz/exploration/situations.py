@@ -28,7 +28,7 @@ NAMED = frozenset(
 """All of them."""
 
 
-class Situations:
+class ScopeSituations:
     """Those of one scope."""
 
     def __init__(self, scope: Scope, contents: Contents) -> None:

@@ -13,6 +13,7 @@ from ..findings.words import did_you_mean
 from . import (
     allocation,
     asked,
+    block_answers,
     bulk,
     configuration,
     identities,
@@ -31,7 +32,6 @@ from . import (
     search,
     steps,
     tables,
-    telling,
     tensors,
 )
 from .real_bugs import planted_bugs
@@ -41,7 +41,7 @@ __all__ = ["CATALOGUED", "FAULTS", "MADE_UP", "MODULES", "REAL_MODULES", "Fault"
 
 MODULES = (
     *(pool, tables, registration, identities, allocation, search, steps, bulk, reporting, observed, liveness, tensors),
-    *(telling, rooms, configuration, asked),
+    *(block_answers, rooms, configuration, asked),
 )
 """Where those are written that were made up, or made after a report before there was a catalogue."""
 

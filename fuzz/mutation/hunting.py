@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..opening.child import PythonChild
-from ..opening.process import Limits
+from ..opening.process import ChildLimits
 from ..opening.wire import line_of, message_of
 from ..targets.base import TargetLostError, TargetUnavailableError
 from .places import Mutant
@@ -16,7 +16,7 @@ from .stages import Budget
 from .subject import Subject
 
 _SERVER = f"{__package__}.serve"
-LIMITS = Limits(operation_s=3600.0, start_s=3600.0, growth_bytes=1 << 40)
+LIMITS = ChildLimits(operation_s=3600.0, start_s=3600.0, growth_bytes=1 << 40)
 """A child that hunts has limits of its own, in processor time; these end a process that does not answer at all."""
 
 

@@ -18,7 +18,7 @@ _ENDS = {"min": "max", "max": "min"}
 
 
 @dataclass(frozen=True)
-class Change:
+class PlaceChange:
     """One way of changing a place."""
 
     operator: str
@@ -28,7 +28,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Place:
+class MutablePlace:
     """What one kind of operator can change: an operator, a number, a condition, a statement."""
 
     line: int
@@ -39,7 +39,7 @@ class Place:
     """The family of its operators."""
     text: bool
     """Only a text for people depends on it: of a log, a warning, or an error."""
-    changes: tuple[Change, ...]
+    changes: tuple[PlaceChange, ...]
 
 
 @dataclass(frozen=True)
@@ -73,18 +73,18 @@ class Source:
         """First and last line of the statement that a line belongs to; of one with a body, those of its head."""
         return max((lines for lines in self._heads if lines[0] <= line <= lines[1]), default=(line, line))
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[MutablePlace]:
         """All places, in the order in which they stand."""
-        found: dict[tuple[tuple[int, int], tuple[int, int], str], list[Change]] = {}
+        found: dict[tuple[tuple[int, int], tuple[int, int], str], list[PlaceChange]] = {}
         for start, end, kind, change in (*self._of_tool(), *self._of_ours()):
             if not any(span.holds(start) for span in self._left_out):
                 found.setdefault((start, end, kind), []).append(change)
         return [
-            Place(*start, kind, any(span.holds(start) for span in self._texts), tuple(changes))
+            MutablePlace(*start, kind, any(span.holds(start) for span in self._texts), tuple(changes))
             for (start, _, kind), changes in sorted(found.items(), key=lambda item: item[0])
         ]
 
-    def _of_tool(self) -> Iterator[tuple[tuple[int, int], tuple[int, int], str, Change]]:
+    def _of_tool(self) -> Iterator[tuple[tuple[int, int], tuple[int, int], str, PlaceChange]]:
         """What cosmic-ray can change. It reads a statement of the module at a time: parsing is what takes time."""
         from cosmic_ray.ast import ast_nodes, get_ast
         from cosmic_ray.plugins import get_operator, operator_names
@@ -100,7 +100,7 @@ class Source:
                 occurrence, kind = 0, name.removeprefix("core/").split("_")[0]
                 for node in nodes:
                     for start, end in operator.mutation_positions(node):
-                        change = Change(name, self._by_tool(first, last, operator, occurrence))
+                        change = PlaceChange(name, self._by_tool(first, last, operator, occurrence))
                         yield (start[0] + first, start[1]), (end[0] + first, end[1]), kind, change
                         occurrence += 1
 
@@ -119,7 +119,7 @@ class Source:
             decorators = getattr(node, "decorator_list", [])
             yield min([node.lineno, *(one.lineno for one in decorators)]) - 1, node.end_lineno or node.lineno
 
-    def _of_ours(self) -> Iterator[tuple[tuple[int, int], tuple[int, int], str, Change]]:
+    def _of_ours(self) -> Iterator[tuple[tuple[int, int], tuple[int, int], str, PlaceChange]]:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.stmt) and _can_go(node):
                 yield self._put(node, node, _REMOVED, "pass")
@@ -135,14 +135,14 @@ class Source:
 
     def _put(
         self, place: ast.expr | ast.stmt, old: ast.expr | ast.stmt, kind: str, new: str
-    ) -> tuple[tuple[int, int], tuple[int, int], str, Change]:
+    ) -> tuple[tuple[int, int], tuple[int, int], str, PlaceChange]:
         return self._put_text(place, _span(old), kind, new)
 
     def _put_text(
         self, place: ast.expr | ast.stmt, old: _Span, kind: str, new: str
-    ) -> tuple[tuple[int, int], tuple[int, int], str, Change]:
+    ) -> tuple[tuple[int, int], tuple[int, int], str, PlaceChange]:
         span = _span(place)
-        return span.start, span.end, kind, Change(kind, lambda: self._replaced(old, new))
+        return span.start, span.end, kind, PlaceChange(kind, lambda: self._replaced(old, new))
 
     def _between(self, one: ast.expr, other: ast.expr) -> str:
         return self._cut(_Span(_span(one).end, _span(other).start))
@@ -312,13 +312,13 @@ def number_of_places(sources: Mapping[str, str]) -> dict[str, int]:
     return {module: len(Source(text).places()) for module, text in sources.items()}
 
 
-def _changed(module: str, source: Source, place: Place, random: Random) -> Mutant | None:
+def _changed(module: str, source: Source, place: MutablePlace, random: Random) -> Mutant | None:
     """One of the changes of a place that is another program; None if there is none."""
     changes = random.sample(place.changes, len(place.changes))
     return next(filter(None, (_mutant(module, source, place, change) for change in changes)), None)
 
 
-def _mutant(module: str, source: Source, place: Place, change: Change) -> Mutant | None:
+def _mutant(module: str, source: Source, place: MutablePlace, change: PlaceChange) -> Mutant | None:
     """The module with this change; None if that is no other program."""
     changed = change.changed()
     if changed is None or not _differs(source.tree, changed):

@@ -118,7 +118,7 @@ NO_MISTAKE = (EQUIVALENT, TEXT)
 
 
 @dataclass(frozen=True)
-class Asked:
+class HuntAsked:
     """What was asked for; the same is the same run on every machine."""
 
     of: str
@@ -137,7 +137,7 @@ class Asked:
 class MutantsDone:
     """The result of a run."""
 
-    asked: Asked
+    asked: HuntAsked
     subject: Subject
     mutants: Sequence[Mutant]
     hunted: list[Hunted] = field(default_factory=list)
@@ -263,12 +263,12 @@ def kept_text(told: MutantsDone) -> str:
     return json.dumps(told.as_json(), indent=1) + "\n"
 
 
-def read_kept(text: str) -> tuple[Asked, list[Hunted]]:
+def read_kept(text: str) -> tuple[HuntAsked, list[Hunted]]:
     """What was asked for and what became of the mutants, in such a file, their sources left out. ValueError if it is no
     such file."""
     try:
         document = json.loads(text)
-        asked = Asked(**{one.name: document[one.name] for one in fields(Asked)})
+        asked = HuntAsked(**{one.name: document[one.name] for one in fields(HuntAsked)})
         return asked, [_hunted(raw) for raw in document["hunted"]]
     except (KeyError, TypeError) as error:
         raise ValueError(f"it is no result of such a run ({type(error).__name__}: {error})") from None
@@ -280,7 +280,7 @@ def _hunted(raw: Mapping[str, Any]) -> Hunted:
     return Hunted(mutant, **{one.name: raw[one.name] for one in fields(Hunted) if one.name != "mutant"})
 
 
-def from_kept(text: str, asked: Asked, mutants: Sequence[Mutant]) -> list[Hunted]:
+def from_kept(text: str, asked: HuntAsked, mutants: Sequence[Mutant]) -> list[Hunted]:
     """The fates in such a file, of these mutants. ValueError if it is another run's, or no such file."""
     theirs, fates = read_kept(text)
     if theirs != asked:

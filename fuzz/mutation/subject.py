@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ..adapters import family_of, references
 from ..adapters.impl import CORES, mutable_impl
-from ..opening.child import Place
+from ..opening.child import PythonPlace
 from ..opening.targets import interpreter_of
 from ..targets.family import Mutable
 
@@ -101,7 +101,7 @@ class Subject(NamedTuple):
     opened: str
     """The name under which its own interpreter opens it."""
     mutable: Mutable
-    place: Place | None
+    place: PythonPlace | None
     """Its interpreter; None for this one."""
 
     def sources(self) -> dict[str, str]:

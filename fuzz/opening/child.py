@@ -20,7 +20,7 @@ from ..findings.finding import Trace
 from ..findings.ops_json import to_json
 from ..targets.base import TargetLostError, TargetUnavailableError
 from .names import is_own_code
-from .process import Launch, Limits, Process
+from .process import ChildLimits, Launch, Process
 from .wire import Notes, answer_of, answers_of, line_of, lost_of, message_of
 
 _ROOT = __name__.split(".")[0]
@@ -28,7 +28,7 @@ _SERVER = f"{__package__}.serve"
 """The module that the child runs."""
 
 
-class Place(NamedTuple):
+class PythonPlace(NamedTuple):
     """Another Python environment."""
 
     python: Path
@@ -41,7 +41,12 @@ class PythonChild(Process):
     """A child that runs a module of ours (`serve.answer_lines`), in this Python environment or in another one."""
 
     def __init__(
-        self, name: str, module: str, arguments: Sequence[str], place: Place | None, limits: Limits | None = None
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str],
+        place: PythonPlace | None,
+        limits: ChildLimits | None = None,
     ) -> None:
         """`name`: what it is for, for messages. TargetUnavailableError if it does not come up."""
         self._modules = TemporaryDirectory(prefix="blockproof-child-")
@@ -50,7 +55,7 @@ class PythonChild(Process):
         try:
             environment = environment_of(place, Path(self._modules.name))
             self._lend(place, Path(self._modules.name))
-            super().__init__(Launch(name, command, environment), limits or Limits())
+            super().__init__(Launch(name, command, environment), limits or ChildLimits())
             self._await_ready(name)
         except BaseException:
             self.end()
@@ -65,7 +70,7 @@ class PythonChild(Process):
                 raise TargetUnavailableError(why)
         raise TargetUnavailableError(f"{name}: the child process began with nonsense: {str(message)[:80]}")
 
-    def _lend(self, place: Place | None, folder: Path) -> None:
+    def _lend(self, place: PythonPlace | None, folder: Path) -> None:
         """Put more into the folder of modules that the child finds."""
 
     def _begin(self, ready: list[object]) -> None:
@@ -77,7 +82,7 @@ class PythonChild(Process):
         self._modules.cleanup()
 
 
-class Served(Process):
+class ServedTarget(Process):
     """A process that has opened a target and says what it is."""
 
     version: str
@@ -104,9 +109,9 @@ ServedT = TypeVar("ServedT", bound=Process)
 class _InChild(ABC, Generic[ServedT]):
     """What runs in a child process, which is launched on first use, and again after a loss."""
 
-    def __init__(self, name: str, limits: Limits | None = None) -> None:
+    def __init__(self, name: str, limits: ChildLimits | None = None) -> None:
         self.name = name
-        self._limits = limits or Limits()
+        self._limits = limits or ChildLimits()
         self._process: ServedT | None = None
 
     @property
@@ -131,7 +136,7 @@ class _InChild(ABC, Generic[ServedT]):
         """A child that is ready. TargetUnavailableError if it does not come up."""
 
 
-class TargetInChild(_InChild[Served]):
+class TargetInChild(_InChild[ServedTarget]):
     """A `Target` in a child process. `start` raises TargetUnavailableError if the target cannot be opened there."""
 
     copies: tuple[tuple[int, int], ...] = ()
@@ -208,8 +213,8 @@ class ChildTarget(TargetInChild):
         self,
         name: str,
         spec: str,
-        place: Place | None = None,
-        limits: Limits | None = None,
+        place: PythonPlace | None = None,
+        limits: ChildLimits | None = None,
         fix: Path | None = None,
     ) -> None:
         super().__init__(name, limits)
@@ -229,7 +234,7 @@ class ChildTarget(TargetInChild):
             self.close()
             raise
 
-    def _launch(self) -> Served:
+    def _launch(self) -> ServedTarget:
         launched = _Python(self._spec, self._place, self._limits, "target", self._fix)
         if is_own_code(self._spec):
             self.name = launched.named  # as in this process: known deviations are declared under a name
@@ -239,7 +244,9 @@ class ChildTarget(TargetInChild):
 class ChildCalculator(_InChild["_Python"]):
     """A `Calculator` in a Python child; `spec` and `place` as for `ChildTarget`."""
 
-    def __init__(self, name: str, spec: str, place: Place | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self, name: str, spec: str, place: PythonPlace | None = None, limits: ChildLimits | None = None
+    ) -> None:
         super().__init__(name, limits)
         self._spec = spec
         self._place = place
@@ -262,13 +269,15 @@ class ChildCalculator(_InChild["_Python"]):
         return _Python(self._spec, self._place, self._limits, "calculator")
 
 
-class _Python(PythonChild, Served):
+class _Python(PythonChild, ServedTarget):
     """A Python child. `role` is what it opens: `target` or `calculator`; `fix` as for `ChildTarget`."""
 
     named = ""
     """What its target calls itself."""
 
-    def __init__(self, spec: str, place: Place | None, limits: Limits, role: str, fix: Path | None = None) -> None:
+    def __init__(
+        self, spec: str, place: PythonPlace | None, limits: ChildLimits, role: str, fix: Path | None = None
+    ) -> None:
         fixes = [str(fix.resolve())] if fix else []
         super().__init__(spec, _SERVER, [spec, role, *fixes], place, limits)
 
@@ -286,7 +295,7 @@ class _Python(PythonChild, Served):
     def ask(
         self, about: Shape | Operation, deadline_s: float, looks: bool = True
     ) -> tuple[Outcome, Snapshot | None, Notes]:
-        """See `Served.ask`. With `looks` false the state is not looked at after an operation."""
+        """See `ServedTarget.ask`. With `looks` false the state is not looked at after an operation."""
         document = to_json(about)
         line = line_of(["start" if isinstance(about, Shape) else "step" if looks else "answer", document])
         outcome, snapshot, resident, notes = self.exchange(
@@ -328,7 +337,9 @@ def _seconds(message: list[object]) -> float:
     raise ValueError("expected seconds")
 
 
-def environment_of(place: Place | None, modules: Path, packages: Iterable[str] = ("model", "fuzz")) -> dict[str, str]:
+def environment_of(
+    place: PythonPlace | None, modules: Path, packages: Iterable[str] = ("model", "fuzz")
+) -> dict[str, str]:
     """Environment variables of a child, with which it finds our modules and computes the same hashes in every run.
 
     For an interpreter of another environment (`place`) only `packages` of ours are made importable, by links in the

@@ -26,7 +26,7 @@ from zipfile import BadZipFile, ZipFile
 from ..adapters import families, family_of, forms
 from ..targets.base import TargetUnavailableError
 from ..targets.family import Family
-from .child import Place
+from .child import PythonPlace
 from .commands import run
 
 _MARKER = "blockproof-target.json"
@@ -54,9 +54,9 @@ class Environment:
     """Versions of the engine, of torch and of Python."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> PythonPlace:
         """Interpreter and layer, for a child process."""
-        return Place(_python_in(self.base), (self.path,))
+        return PythonPlace(_python_in(self.base), (self.path,))
 
 
 def home() -> Path:
@@ -104,7 +104,7 @@ def remove(spec: str) -> bool:
     return was_there
 
 
-def install(spec: str, say: Callable[[str], None], check: Callable[[Family, Place], str]) -> Environment:
+def install(spec: str, say: Callable[[str], None], check: Callable[[Family, PythonPlace], str]) -> Environment:
     """Install the environment of this release, unless it is installed already. Returns the environment.
 
     `say` is called with a line of progress before each step. `check` tries the release out in the given place and
@@ -127,7 +127,7 @@ def install(spec: str, say: Callable[[str], None], check: Callable[[Family, Plac
                 partials[0].rename(base)
             _build_layer(spec, base, partials[1], say)
             say("checking that it runs")
-            found = check(family, Place(_python_in(base), (partials[1],)))
+            found = check(family, PythonPlace(_python_in(base), (partials[1],)))
             (partials[1] / _MARKER).write_text(json.dumps({"layer": spec, "version": found}))
             _discard(layer)
             partials[1].rename(layer)

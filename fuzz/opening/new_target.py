@@ -13,7 +13,7 @@ from ...model.ops import Allocate, Done, Free, Group, Lookup, Outcome, Refused, 
 from ..findings.writing import write_file
 from ..targets.base import Target, TargetLostError, TargetUnavailableError
 from ..targets.family import Family
-from .child import ChildTarget, Place
+from .child import ChildTarget, PythonPlace
 
 _TEMPLATES = {"{module}.py": "new_target.py.txt", "test_{module}.py": "new_target_test.py.txt"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)*")
@@ -103,6 +103,6 @@ def exercise(target: Target) -> str:
     return version
 
 
-def version_run_by(family: Family, place: Place) -> str:
+def version_run_by(family: Family, place: PythonPlace) -> str:
     """Version of the release in this environment, checked with `exercise`. TargetUnavailableError if it fails."""
     return exercise(ChildTarget(family.name, family.name, place))

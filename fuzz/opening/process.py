@@ -30,7 +30,7 @@ _STACK_S = 5.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class ChildLimits:
     """Limits of a child; beyond them it counts as lost."""
 
     operation_s: float = 10.0
@@ -59,7 +59,7 @@ class Launch:
 class Process:
     """One child process, from its launch to its end."""
 
-    def __init__(self, launch: Launch, limits: Limits) -> None:
+    def __init__(self, launch: Launch, limits: ChildLimits) -> None:
         """TargetUnavailableError if the command cannot be run."""
         self.limits = limits
         self.resident_at_start = sys.maxsize

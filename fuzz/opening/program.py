@@ -18,9 +18,9 @@ from ..findings.ops_json import outcome_from_json
 from ..findings.visible import one_line
 from ..targets.base import TargetUnavailableError
 from ..targets.declarations import problem_with_names, problem_with_sizes
-from .child import Served, TargetInChild
+from .child import ServedTarget, TargetInChild
 from .names import Program
-from .process import Launch, Limits
+from .process import ChildLimits, Launch
 from .wire import Notes, document_of, frozen, line_of, shown
 
 PROTOCOL = 1
@@ -42,18 +42,18 @@ _ANSWER = ("outcome", "value", "error", "message", "snapshot", "copies")
 class ProgramTarget(TargetInChild):
     """A `Target` in a program. `start` raises TargetUnavailableError if it does not come up."""
 
-    def __init__(self, named: Program, limits: Limits | None = None) -> None:
+    def __init__(self, named: Program, limits: ChildLimits | None = None) -> None:
         super().__init__(named.spec, limits)
         self._command = [*named.command]
 
-    def _launch(self) -> Served:
+    def _launch(self) -> ServedTarget:
         return _Program(self.name, self._command, self._limits)
 
 
-class _Program(Served):
+class _Program(ServedTarget):
     """The running program."""
 
-    def __init__(self, spec: str, command: list[str], limits: Limits) -> None:
+    def __init__(self, spec: str, command: list[str], limits: ChildLimits) -> None:
         try:
             super().__init__(Launch(spec, command, python=False), limits)
             hello = self.first(hello_of)
@@ -78,7 +78,7 @@ class _Program(Served):
     def ask(
         self, about: Shape | Operation, deadline_s: float, looks: bool = True
     ) -> tuple[Outcome, Snapshot | None, Notes]:
-        """See `Served.ask`. The state is always shown."""
+        """See `ServedTarget.ask`. The state is always shown."""
         if isinstance(about, Shape):
             self._num_groups = len(about.groups)
         document = {"start" if isinstance(about, Shape) else "step": complete(about)}

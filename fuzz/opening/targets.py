@@ -14,11 +14,11 @@ from ..faults import Part, fault_named
 from ..targets.base import Calculator, Target, TargetUnavailableError, check_declarations
 from ..targets.family import Family
 from ..targets.unharmed import notice_exits
-from .child import ChildCalculator, ChildTarget, Place, environment_of
+from .child import ChildCalculator, ChildTarget, PythonPlace, environment_of
 from .environments import Environment, find, installed
 from .names import OurCore, OwnCode, PlantedFault, Program, ReleaseName, TargetName, is_own_code, parsed
 from .own_code import in_one_line, made_by
-from .process import Limits
+from .process import ChildLimits
 from .program import ProgramTarget
 
 T = TypeVar("T")
@@ -28,8 +28,8 @@ def open_target(
     spec: str,
     *,
     isolate: bool | None = False,
-    deadline_s: float = Limits.operation_s,
-    growth_bytes: int = Limits.growth_bytes,
+    deadline_s: float = ChildLimits.operation_s,
+    growth_bytes: int = ChildLimits.growth_bytes,
     fix: Path | None = None,
 ) -> Target:
     """The target that `spec` names, not started yet.
@@ -41,7 +41,7 @@ def open_target(
     before it opens the target. ValueError if `spec` has no known form, or is a program and there is a fix,
     TargetUnavailableError if the target is not installed or cannot be imported.
     """
-    limits, named = Limits(operation_s=deadline_s, growth_bytes=growth_bytes), parsed(spec)
+    limits, named = ChildLimits(operation_s=deadline_s, growth_bytes=growth_bytes), parsed(spec)
     if isinstance(named, Program):
         if fix is not None:
             raise ValueError(f"{spec}: {fix} is Python; it cannot change a program")
@@ -81,13 +81,15 @@ def _opened_here(named: TargetName) -> Target:
     return made
 
 
-def open_calculator(spec: str, *, isolate: bool | None = False, deadline_s: float = Limits.operation_s) -> Calculator:
+def open_calculator(
+    spec: str, *, isolate: bool | None = False, deadline_s: float = ChildLimits.operation_s
+) -> Calculator:
     """The calculator that `spec` names; arguments and errors as for `open_target`."""
     named = parsed(spec)
     there = _in_a_child(named, isolate)
     if there is None and isinstance(named, OwnCode):
         notice_exits()
-    return ChildCalculator(*there, Limits(operation_s=deadline_s)) if there else _calculator_here(named)
+    return ChildCalculator(*there, ChildLimits(operation_s=deadline_s)) if there else _calculator_here(named)
 
 
 def open_calculator_here(spec: str) -> Calculator:
@@ -120,7 +122,7 @@ def check_spec(spec: str) -> None:
     parsed(spec)
 
 
-def interpreter_of(spec: str) -> tuple[str, Place | None]:
+def interpreter_of(spec: str) -> tuple[str, PythonPlace | None]:
     """The full name of a release, and its environment: None for this interpreter, if it can import the release.
 
     ValueError unless `spec` names a release of a family, TargetUnavailableError if it is not installed.
@@ -131,7 +133,7 @@ def interpreter_of(spec: str) -> tuple[str, Place | None]:
     return _interpreter_of(named)
 
 
-def _interpreter_of(named: ReleaseName) -> tuple[str, Place | None]:
+def _interpreter_of(named: ReleaseName) -> tuple[str, PythonPlace | None]:
     if (here := _here(named)) is not None:
         return here, None
     environment = _installed(named)
@@ -142,7 +144,7 @@ class Home(NamedTuple):
     """What a process opens to get a target, and in which environment; None for this one."""
 
     spec: str
-    place: Place | None
+    place: PythonPlace | None
 
 
 def home_of(spec: str) -> Home:
@@ -174,7 +176,7 @@ def python_of(spec: str, packages: Sequence[str] = ("model", "fuzz")) -> Iterato
         yield ReleasePython(sys.executable if place is None else str(place.python), environment)
 
 
-def _in_a_child(named: TargetName, isolate: bool | None) -> tuple[str, str, Place | None] | None:
+def _in_a_child(named: TargetName, isolate: bool | None) -> tuple[str, str, PythonPlace | None] | None:
     """For `ChildTarget`: name, what the child opens, and its environment. None for a target in this process."""
     if not isinstance(named, ReleaseName):
         apart = isolate or (isolate is None and isinstance(named, OwnCode))

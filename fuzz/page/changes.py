@@ -20,7 +20,7 @@ from ...model.shown.snapshot import Snapshot
 from ...model.state import Request
 from ..reports.document import Change, Node, RequestState, Step
 from ..targets.answers import hit_of
-from .words import Names, cut, field_words
+from .words import RequestNumbers, cut, field_words
 
 Numbers = npt.NDArray[np.int64]
 SMALL = ("num_free", "usage", "num_identities", "events", "new_block_ids", "stats")
@@ -153,7 +153,7 @@ def _numbers(values: Sequence[int | None], none: int) -> Numbers:
 class Changes:
     """The changes of one core. Requests are numbered by `number`."""
 
-    def __init__(self, num_blocks: int, requests: "Names", hidden: Collection[str] = ()) -> None:
+    def __init__(self, num_blocks: int, requests: "RequestNumbers", hidden: Collection[str] = ()) -> None:
         """`hidden`: fields of a snapshot that mean nothing, of which those that are kept as text are left out."""
         self.num_blocks, self.requests = num_blocks, requests
         self._small = [name for name in SMALL if name not in hidden]
@@ -243,10 +243,10 @@ class Changes:
         return written
 
 
-class Contents:
+class RequestContents:
     """Follows the requests of one run, as its scene knows them."""
 
-    def __init__(self, shape: Shape, rules: Sequence[Rule], requests: Names) -> None:
+    def __init__(self, shape: Shape, rules: Sequence[Rule], requests: RequestNumbers) -> None:
         self.shape, self.rules, self.requests = shape, rules, requests
         self.nodes: list[Node] = []
         self._identities = Identities()

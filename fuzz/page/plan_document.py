@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ..planning.picture import Picture
-from ..planning.plan import Plan, WorkerPlan
+from ..planning.plan import MemoryPlan, WorkerPlan
 from ..planning.show import GROUP_COLUMNS, alike_groups, group_rows, kind_text, title_text, totals, verdict
 from ..reports.document import VERSION, PlanDocument, PlanGroup, PlanLayer, PlanWorker, Table
 
@@ -36,7 +36,7 @@ def plan_document(picture: Picture, command: str = "") -> PlanDocument:
     )
 
 
-def _groups(plan: Plan) -> list[PlanGroup]:
+def _groups(plan: MemoryPlan) -> list[PlanGroup]:
     return [
         PlanGroup(kind_text(group), group.block_size_tokens, len(group.layers), group.block_waste_bytes, alike[0].group)
         for alike in alike_groups(plan)
@@ -55,7 +55,7 @@ def _workers(workers: Sequence[WorkerPlan]) -> list[PlanWorker]:
     return rows
 
 
-def _table(plan: Plan) -> Table:
+def _table(plan: MemoryPlan) -> Table:
     columns = [column.replace("\n", " ") for column in GROUP_COLUMNS]
     return Table("Groups", columns, group_rows(plan), note="Groups that look alike share a row.")
 

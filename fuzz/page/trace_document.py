@@ -21,7 +21,7 @@ from ..traces.replay import replay_in
 from ..traces.trace_file import TraceFile
 from .changes import blocks_in
 from .html import PageError, write_page
-from .watched import ModelTarget, Watched
+from .watched import ModelTarget, WatchedTarget
 from .words import cut, group_words, outcomes_part, states_part
 
 MOST_OPERATIONS = 20_000
@@ -58,7 +58,7 @@ def trace_document(
     if other is None:
         watched, finding, applied = _applied(core, trace, judging)
     else:
-        watched, finding, applied = _applied_once(Watched(core, 0, other), trace, Judging((), seconds=seconds))
+        watched, finding, applied = _applied_once(WatchedTarget(core, 0, other), trace, Judging((), seconds=seconds))
     said = [*notes, *_notes(file, watched, applied, finding, judging)]
     if was_difference(file) and other is None:
         said.append("The trace shows how two targets differ; one of them is shown. Two `--target` show both.")
@@ -90,21 +90,23 @@ def trace_document(
     return document
 
 
-def _applied(target: Target, trace: Trace, judging: Judging) -> tuple[Watched, Finding | None, Trace]:
+def _applied(target: Target, trace: Trace, judging: Judging) -> tuple[WatchedTarget, Finding | None, Trace]:
     """Apply a trace. Of a large pool only what a step can have changed is read, as long as nothing is wrong. If
     something is, it is applied once more, with full looks from the last one on that has found nothing."""
     if trace.shape.num_blocks < LARGE or len(trace.operations) < FULL_LOOK_EVERY:
-        return _applied_once(Watched(target), trace, judging)
+        return _applied_once(WatchedTarget(target), trace, judging)
     glancing = replace(judging, full_look_every=FULL_LOOK_EVERY)
-    watched, finding, applied = _applied_once(Watched(target, len(trace.operations)), trace, glancing)
+    watched, finding, applied = _applied_once(WatchedTarget(target, len(trace.operations)), trace, glancing)
     if finding is None or finding.oracle == TARGET:
         return watched, finding, applied
     first = max(1, (finding.step - 1) // FULL_LOOK_EVERY * FULL_LOOK_EVERY)
-    again = _applied_once(Watched(target, first), trace, glancing)
+    again = _applied_once(WatchedTarget(target, first), trace, glancing)
     return (watched, finding, applied) if again[1] is None else again
 
 
-def _applied_once(watched: Watched, trace: Trace, judging: Judging) -> tuple[Watched, Finding | None, Trace]:
+def _applied_once(
+    watched: WatchedTarget, trace: Trace, judging: Judging
+) -> tuple[WatchedTarget, Finding | None, Trace]:
     watched.run = run = open_run(watched, judging)
     finding, applied = replay_in(run, trace)
     finding = finding or run.finish()
@@ -112,7 +114,9 @@ def _applied_once(watched: Watched, trace: Trace, judging: Judging) -> tuple[Wat
     return watched, finding, applied
 
 
-def _notes(file: TraceFile, watched: Watched, applied: Trace, finding: Finding | None, judging: Judging) -> list[str]:
+def _notes(
+    file: TraceFile, watched: WatchedTarget, applied: Trace, finding: Finding | None, judging: Judging
+) -> list[str]:
     notes = []
     script = LIVENESS in judging.oracles and is_script(file.trace)
     left_out = len(file.trace.operations) - len(applied.operations)
@@ -125,7 +129,7 @@ def _notes(file: TraceFile, watched: Watched, applied: Trace, finding: Finding |
     return notes
 
 
-def _as_it_was(file: TraceFile, watched: Watched) -> Verdict:
+def _as_it_was(file: TraceFile, watched: WatchedTarget) -> Verdict:
     """The verdict of the file, where the target that showed it was not run."""
     if file.finding is None:
         return Verdict(False, "the model alone: nothing was judged")
@@ -137,7 +141,7 @@ def _as_it_was(file: TraceFile, watched: Watched) -> Verdict:
     return Verdict(True, cut(head, 300), sentence, text, oracle, file.finding.observable, step=step)
 
 
-def _differ(file: TraceFile, watched: Watched) -> Verdict:
+def _differ(file: TraceFile, watched: WatchedTarget) -> Verdict:
     """The verdict on two targets: for those that the file of a difference names, that of the file, and the first
     difference in what they show last."""
     names, step = watched.pair, watched.first_difference() if len(watched.lines) == 2 else -1
@@ -163,7 +167,7 @@ def _differ(file: TraceFile, watched: Watched) -> Verdict:
     return verdict
 
 
-def _verdict(finding: Finding | None, watched: Watched) -> Verdict:
+def _verdict(finding: Finding | None, watched: WatchedTarget) -> Verdict:
     if finding is None:
         where = f"in {plural(len(watched.steps), 'operation')} on {watched.name}"
         return Verdict(False, f"no difference {where}" if watched.lines else f"nothing judged on {watched.name}")
@@ -178,7 +182,7 @@ def _verdict(finding: Finding | None, watched: Watched) -> Verdict:
     return verdict
 
 
-def _explained(finding: Finding, watched: Watched) -> tuple[str, Place | None]:
+def _explained(finding: Finding, watched: WatchedTarget) -> tuple[str, Place | None]:
     """A sentence, and where to look."""
     detail = finding.detail.partition("\n")[0]
     if finding.is_our_bug:
@@ -200,7 +204,7 @@ def _explained(finding: Finding, watched: Watched) -> tuple[str, Place | None]:
     return f"{finding.observable}: {detail}", _named_in(detail, watched)
 
 
-def _at(request: str, group: int, position: int, watched: Watched) -> Place:
+def _at(request: str, group: int, position: int, watched: WatchedTarget) -> Place:
     """The place of a token in the table of the target."""
     assert watched.shape is not None
     groups, shown = watched.shape.groups, watched.snapshots()[-1]
@@ -211,7 +215,7 @@ def _at(request: str, group: int, position: int, watched: Watched) -> Place:
     return Place(watched.requests(request), group, entry, position, block)
 
 
-def _taken(place: Place, watched: Watched) -> str:
+def _taken(place: Place, watched: WatchedTarget) -> str:
     """Who took the block of this place before, in a sentence; empty if nobody did.
 
     The last other request into whose table it came.
@@ -226,7 +230,7 @@ def _taken(place: Place, watched: Watched) -> str:
     return ""
 
 
-def _named_in(detail: str, watched: Watched) -> Place | None:
+def _named_in(detail: str, watched: WatchedTarget) -> Place | None:
     """The request, the group, the entry and the block that a violated equation names, as far as it does."""
     place = Place()
     known = watched.requests.known
@@ -238,7 +242,7 @@ def _named_in(detail: str, watched: Watched) -> Place | None:
     return place if place != Place() else None
 
 
-def _parting(watched: Watched) -> Verdict | None:
+def _parting(watched: WatchedTarget) -> Verdict | None:
     """Where a model that does not judge has answered otherwise first."""
     if watched.parted < 0:
         return None

@@ -23,8 +23,8 @@ from ..targets.answers import outcome_and_snapshot, problem_with_answer
 from ..targets.base import Target, hidden_fields, is_told
 from ..targets.block_ids import without_hidden
 from ..targets.glance import Glancing
-from .changes import Changes, Contents, visible_part
-from .words import Names, answer_words, cut, operation_words, step_text
+from .changes import Changes, RequestContents, visible_part
+from .words import RequestNumbers, answer_words, cut, operation_words, step_text
 
 MAX_STEP_TEXT = 400
 """Longest text of an operation, in characters."""
@@ -98,7 +98,9 @@ class _ShownTarget:
 class _Line:
     """One side as it is written down."""
 
-    def __init__(self, name: str, role: str, shape: Shape, requests: Names, hidden: Collection[str] = ()) -> None:
+    def __init__(
+        self, name: str, role: str, shape: Shape, requests: RequestNumbers, hidden: Collection[str] = ()
+    ) -> None:
         self.changes = Changes(shape.num_blocks, requests, hidden)
         self.name, self.role = name, role
         self.begin = Change()
@@ -158,7 +160,7 @@ def _plain(outcome: object) -> str:
         return f"a {type(outcome).__name__}"
 
 
-class Watched:
+class WatchedTarget:
     """Forwards everything to a target, and writes down what came of it. `run` must be set before it is started."""
 
     run: Run
@@ -173,7 +175,7 @@ class Watched:
         self.shape: Shape | None = None
         """The shape of the last start."""
         self.construction: Outcome | None = None
-        self.requests = Names()
+        self.requests = RequestNumbers()
         self.steps: list[Step] = []
         self.lines: list[_Line] = []
         """The model, if there is one beside the target, and the target."""
@@ -198,7 +200,7 @@ class Watched:
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Start the target, and what is written down."""
-        self.shape, self.requests, self.steps, self.lines, self._pending = shape, Names(), [], [], None
+        self.shape, self.requests, self.steps, self.lines, self._pending = shape, RequestNumbers(), [], [], None
         self._examined = 0
         outcome, snapshot = outcome_and_snapshot(self._target.start(shape))
         self.construction = outcome
@@ -208,7 +210,7 @@ class Watched:
 
     def _open(self, shape: Shape, snapshot: Snapshot | None) -> None:
         assert snapshot is not None
-        self._contents = Contents(shape, rules_for(shape), self.requests)
+        self._contents = RequestContents(shape, rules_for(shape), self.requests)
         alone = isinstance(self._target, ModelTarget)
         self._judged = isinstance(self.run, LockstepRun)
         if self._other is not None:

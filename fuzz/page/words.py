@@ -41,7 +41,7 @@ MOST_BLOCKS = 12
 """Blocks that a sentence lists."""
 
 
-class Names:
+class RequestNumbers:
     """Numbers requests in the order in which they are first named."""
 
     def __init__(self) -> None:
@@ -314,7 +314,7 @@ def _said(operation: Operation | None, outcome: Outcome | None) -> str:
     return f"answers: {cut(answer_words(operation, outcome), 300)}"
 
 
-def states_part(names: Sides, ours: Snapshot, theirs: Snapshot, requests: Names) -> Parting:
+def states_part(names: Sides, ours: Snapshot, theirs: Snapshot, requests: RequestNumbers) -> Parting:
     """The first difference of two states, in a sentence, and its place; an empty sentence if there is none."""
     field = first_difference(ours, theirs)
     if field is None:
@@ -369,7 +369,11 @@ def _queues(one_name: str, other_name: str, one: Sequence[int], other: Sequence[
 
 
 def _rows(
-    field: str, one_name: str, other_name: str, both: tuple[Sequence[Mapping[str, object]], ...], requests: Names
+    field: str,
+    one_name: str,
+    other_name: str,
+    both: tuple[Sequence[Mapping[str, object]], ...],
+    requests: RequestNumbers,
 ) -> Parting:
     for group, (ours, theirs) in enumerate(zip(*both, strict=False)):
         for name in [*ours, *(name for name in theirs if name not in ours)]:

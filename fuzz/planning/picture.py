@@ -6,7 +6,7 @@ from math import isfinite, log2
 from ..targets.base import Calculator
 from .fields import ModelError
 from .parts import Layers, Serving, Spec
-from .plan import Deployment, Plan, members_of, questions_of
+from .plan import Deployment, MemoryPlan, members_of, questions_of
 from .questions import Questions, RefusedError
 
 MOST_LENGTHS = 96
@@ -42,13 +42,13 @@ class Growth:
 class Picture:
     """A plan, its layers in the order of the model, and its requests from short to long."""
 
-    plan: Plan
+    plan: MemoryPlan
     layers: tuple[LayerShare, ...]
     growth: tuple[Growth, ...]
 
 
 def make_picture(
-    calculator: Calculator, plan: Plan, layers: Layers, serving: Serving, deployment: Deployment
+    calculator: Calculator, plan: MemoryPlan, layers: Layers, serving: Serving, deployment: Deployment
 ) -> Picture:
     """The picture of a plan that `make_plan` has made of the same layers: asked of the same calculator.
 
@@ -63,7 +63,7 @@ def make_picture(
         raise ModelError(f"{calculator.name} refuses these layers ({error})") from None
 
 
-def lengths_of(plan: Plan) -> list[int]:
+def lengths_of(plan: MemoryPlan) -> list[int]:
     """Lengths from one block to the longest asked about, in whole blocks and evenly on a scale of doublings, with those
     that the plan names."""
     longest = max(plan.limit_tokens, plan.max_model_len_tokens)
@@ -75,7 +75,7 @@ def lengths_of(plan: Plan) -> list[int]:
     return sorted(length for length in lengths | named | {longest} if 0 < length <= longest)
 
 
-def _growth(questions: Questions, groups: list[tuple[list[str], Spec]], plan: Plan) -> tuple[Growth, ...]:
+def _growth(questions: Questions, groups: list[tuple[list[str], Spec]], plan: MemoryPlan) -> tuple[Growth, ...]:
     lengths = lengths_of(plan)
     blocks = [questions.request_blocks_at(spec, lengths) for _, spec in groups]
     times = [questions.concurrency(plan.num_blocks, length) for length in lengths]

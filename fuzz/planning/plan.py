@@ -66,7 +66,7 @@ class WorkerPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MemoryPlan:
     """A model on a deployment."""
 
     model: str
@@ -129,7 +129,7 @@ SURELY_ENOUGH = 2**40
 
 def make_plan(
     calculator: Calculator, name: str, family: str, layers: Layers, serving: Serving, deployment: Deployment
-) -> Plan:
+) -> MemoryPlan:
     """The plan, also for layers that do not fit. ModelError if they cannot be served at all."""
     try:
         layers, questions = questions_of(calculator, layers, serving, deployment)
@@ -207,7 +207,7 @@ def _plan(
     layers: Layers,
     serving: Serving,
     deployment: Deployment,
-) -> Plan:
+) -> MemoryPlan:
     """Ask the questions, and add up the answers."""
     memory = _memory_of(questions.workers, deployment)
     limit = max(serving.max_model_len or 0, layers.longest)
@@ -229,7 +229,7 @@ def _plan(
     wasted = sum(group.request_blocks * group.block_waste_bytes for group in groups)
     concurrency = questions.concurrency(num_blocks, length)
     scheduler, hashed = questions.block_sizes([spec for _, spec in specs], length)
-    plan = Plan(
+    plan = MemoryPlan(
         model=name,
         family=family,
         target=target,
@@ -337,7 +337,7 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _warnings(plan: Plan) -> list[str]:
+def _warnings(plan: MemoryPlan) -> list[str]:
     """What is wrong with a plan and easily overlooked, a sentence each."""
     warnings = []
     length, longest = plan.max_model_len_tokens, plan.model_longest_tokens

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..findings.visible import visible
-from .plan import GroupPlan, Plan
+from .plan import GroupPlan, MemoryPlan
 
 _KINDS = {
     "FullAttentionSpec": "full",
@@ -24,7 +24,7 @@ _KINDS = {
 }
 
 
-def show_plan(plan: Plan, console: Console | None = None) -> None:
+def show_plan(plan: MemoryPlan, console: Console | None = None) -> None:
     """Print the plan."""
     out = console or Console(highlight=False)
     out.print(Text(visible(title_text(plan)), style="bold"))
@@ -45,7 +45,7 @@ def show_plan(plan: Plan, console: Console | None = None) -> None:
     out.print(Text(verdict(plan), style=style))
 
 
-def verdict(plan: Plan) -> str:
+def verdict(plan: MemoryPlan) -> str:
     """One sentence: whether it fits, and if not, what would."""
     length = f"{plan.max_model_len_tokens:,}"
     if plan.ok:
@@ -62,7 +62,7 @@ def verdict(plan: Plan) -> str:
     )
 
 
-def title_text(plan: Plan) -> str:
+def title_text(plan: MemoryPlan) -> str:
     """Two lines: the model, and what it is to run on."""
     layers = sum(len(group.layers) for group in plan.groups)
     stages = 1 + max(worker.pipeline_stage for worker in plan.workers)
@@ -79,7 +79,7 @@ def title_text(plan: Plan) -> str:
     )
 
 
-def _groups(plan: Plan) -> Table:
+def _groups(plan: MemoryPlan) -> Table:
     """One row for each run of groups that are alike."""
     table = Table(box=None, padding=(0, 1), pad_edge=False, collapse_padding=True, header_style="dim")
     for column in GROUP_COLUMNS[:3]:
@@ -97,7 +97,7 @@ GROUP_COLUMNS = (
 )
 
 
-def group_rows(plan: Plan) -> list[list[str]]:
+def group_rows(plan: MemoryPlan) -> list[list[str]]:
     """The cells of `GROUP_COLUMNS` for each run of groups that are alike."""
     rows = []
     for alike in alike_groups(plan):
@@ -117,7 +117,7 @@ def group_rows(plan: Plan) -> list[list[str]]:
     return rows
 
 
-def alike_groups(plan: Plan) -> list[list[GroupPlan]]:
+def alike_groups(plan: MemoryPlan) -> list[list[GroupPlan]]:
     """Runs of groups that are alike in all that a row shows."""
     return [list(run) for _, run in groupby(plan.groups, key=_look)]
 
@@ -134,7 +134,7 @@ def kind_text(group: GroupPlan) -> str:
     return f"{kinds} {group.reach_tokens:,}" if group.reach_tokens else kinds
 
 
-def _workers(plan: Plan) -> Table:
+def _workers(plan: MemoryPlan) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="dim")
     for column in ("worker", "stage", "layers", "memory", "bytes per block id", "blocks it holds"):
         table.add_column(column, justify="right")
@@ -150,7 +150,7 @@ def _workers(plan: Plan) -> Table:
     return table
 
 
-def totals(plan: Plan) -> Sequence[tuple[str, str]]:
+def totals(plan: MemoryPlan) -> Sequence[tuple[str, str]]:
     """Pairs of what and how much: the figures of the whole plan."""
     stages = len({worker.pipeline_stage for worker in plan.workers})
     over = f" over the {stages} stages" if stages > 1 else ""

@@ -49,7 +49,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Question:
+class BisectQuestion:
     """A trace, and what counts as failing."""
 
     trace: Trace
@@ -70,7 +70,7 @@ class Question:
 
 def question_about(
     file: TraceFile, any_finding: bool, oracles: tuple[str, ...] | None, default: tuple[str, ...]
-) -> Question:
+) -> BisectQuestion:
     """What is asked of a trace: whether it fails as it did when it was written, or with `any_finding` at all.
 
     `oracles` are those that the user names; if None, those that can make the finding in question, and `default` where
@@ -81,11 +81,11 @@ def question_about(
     if oracles is None:
         oracles = judges_of(kind[0], default) if kind else default
         oracles = tuple(dict.fromkeys((*oracles, *(name for name in file.oracles or () if name in ADDITIONS))))
-    return Question(file.trace, kind, oracles, () if said is None else said.manner)
+    return BisectQuestion(file.trace, kind, oracles, () if said is None else said.manner)
 
 
 @dataclass(frozen=True)
-class Answer:
+class BisectAnswer:
     """What came of the trace on one target."""
 
     state: State
@@ -115,13 +115,13 @@ def judges_of(observable: str, default: tuple[str, ...], by_model: tuple[str, ..
     return by_model
 
 
-def observe(question: Question, open_target: Callable[[], Target]) -> Answer:
+def observe(question: BisectQuestion, open_target: Callable[[], Target]) -> BisectAnswer:
     """Replay the trace on a target that is opened for it and closed again. Never raises for what the target does."""
     begin = time.monotonic()
     try:
         target = _Watched(open_target())
     except TargetUnavailableError as error:
-        return Answer(State.UNSEEN, one_line(str(error)), 0, time.monotonic() - begin)
+        return BisectAnswer(State.UNSEEN, one_line(str(error)), 0, time.monotonic() - begin)
     try:
         finding, applied = replay(question.trace, target, Judging(question.oracles))
         count = len(applied.operations) if finding or target.steps or is_script(applied) else 0
@@ -130,10 +130,10 @@ def observe(question: Question, open_target: Callable[[], Target]) -> Answer:
         count, state, why = 0, State.UNSEEN, one_line(str(error))
     finally:
         close_target(target)
-    return Answer(state, why, count, time.monotonic() - begin)
+    return BisectAnswer(state, why, count, time.monotonic() - begin)
 
 
-def _judge(question: Question, finding: Finding | None, target: "_Watched", applied: Trace) -> tuple[State, str]:
+def _judge(question: BisectQuestion, finding: Finding | None, target: "_Watched", applied: Trace) -> tuple[State, str]:
     if finding is not None:
         state = State.FAILS if question.is_answered_by(finding) else State.OTHER
         return state, one_line(": ".join(part for part in (" at ".join(finding.kind), finding.detail) if part))
@@ -242,7 +242,7 @@ def _ends(count: int, look: Look, known: dict[int, bool | None]) -> tuple[int, i
 
 
 @dataclass(frozen=True)
-class Change:
+class TurningPoint:
     """Two places of a line between which the trace begins to fail, or no longer does."""
 
     before: int
@@ -255,14 +255,14 @@ class Change:
     """Places in between that show nothing: the change may be at any of them."""
 
 
-def changes(known: Mapping[int, bool | None]) -> Iterator[Change]:
+def changes(known: Mapping[int, bool | None]) -> Iterator[TurningPoint]:
     """All changes that these places show, from the beginning of the line."""
     seen = sorted(place for place in known if known[place] is not None)
     for before, after in pairwise(seen):
         if known[before] != known[after]:
             between = range(before + 1, after)
             untried = tuple(place for place in between if place not in known)
-            yield Change(before, after, bool(known[after]), untried, tuple(p for p in between if p in known))
+            yield TurningPoint(before, after, bool(known[after]), untried, tuple(p for p in between if p in known))
 
 
 def one_line(text: str) -> str:
@@ -271,7 +271,7 @@ def one_line(text: str) -> str:
     return flat if len(flat) <= 240 else f"{flat[:237]}..."
 
 
-def answer_lines(head: str, rows: Sequence[tuple[str, Answer]], operations: int) -> list[str]:
+def answer_lines(head: str, rows: Sequence[tuple[str, BisectAnswer]], operations: int) -> list[str]:
     """A table of what came of a trace by name, under a headline; `operations` is the length of the trace."""
     cells = [(head, "trace", "operations", "seconds", "")]
     for name, answer in rows:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..traces.trace_file import read_trace
-from .bisect import Question, State, observe
+from .bisect import BisectQuestion, State, observe
 from .commit_target import CommitPlace, CommitTarget
 
 EXIT = {State.PASSES: 10, State.FAILS: 11, State.UNSEEN: 12, State.OTHER: 12}
@@ -19,7 +19,7 @@ EXIT = {State.PASSES: 10, State.FAILS: 11, State.UNSEEN: 12, State.OTHER: 12}
 
 
 @dataclass(frozen=True)
-class Job:
+class CommitJob:
     """What is the same for all commits."""
 
     scratch: str
@@ -32,7 +32,7 @@ class Job:
     manner: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, path: str) -> "Job":
+    def read(cls, path: str) -> "CommitJob":
         """The job in this file."""
         raw = json.loads(Path(path).read_text(encoding="utf-8"))
         place = CommitPlace.of_json(raw["place"])
@@ -43,11 +43,11 @@ class Job:
 
 def main(arguments: list[str]) -> int:
     """Try the commit that is checked out, write down what came of it, and return the exit status."""
-    job = Job.read(arguments[0])
+    job = CommitJob.read(arguments[0])
     scratch = Path(job.scratch)
     command = ["git", "-C", job.place.tree, "rev-parse", "HEAD"]
     commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    question = Question(read_trace(scratch / "trace.json").trace, job.kind, job.oracles, job.manner)
+    question = BisectQuestion(read_trace(scratch / "trace.json").trace, job.kind, job.oracles, job.manner)
     answer = observe(question, lambda: CommitTarget(job.place, job.target).launched())
     with (scratch / "log").open("a", encoding="utf-8") as log:
         log.write(json.dumps([commit, asdict(answer)]) + "\n")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..traces.trace_file import TraceFile, write_trace
-from .bisect import Answer, BisectError, Question, State, answer_lines, one_line
-from .bisect_commit import EXIT, Job
+from .bisect import BisectAnswer, BisectError, BisectQuestion, State, answer_lines, one_line
+from .bisect_commit import EXIT, CommitJob
 from .commit_target import Wanted, in_checkout, place_for
 from .git import Commit, Git, wait, worktrees
 
@@ -32,13 +32,13 @@ esac"""
 class Located:
     """The commits in which a trace may have begun, or ceased, to fail, and what came of those that were tried."""
 
-    question: Question
+    question: BisectQuestion
     begins: bool
     """True if it fails at the newer end; False if it fails at the older one, so that the commits are those of a fix."""
     suspects: tuple[Commit, ...]
     """The first commit that does what the newer end does. Several, oldest first, if commits right before it could not
     be judged."""
-    tried: tuple[tuple[Commit, Answer], ...]
+    tried: tuple[tuple[Commit, BisectAnswer], ...]
     """Each commit that was tried and what came of it, in that order."""
 
     @property
@@ -69,7 +69,7 @@ class Located:
 
 
 def bisect_commits(
-    repository: Path, span: str, wanted: Wanted, question: Question, say: Callable[[str], None]
+    repository: Path, span: str, wanted: Wanted, question: BisectQuestion, say: Callable[[str], None]
 ) -> Located:
     """Search the commits between two for the first in which the trace fails, or, if the older one fails and the newer
     one does not, for the first in which it no longer does.
@@ -81,7 +81,7 @@ def bisect_commits(
     older, newer = git.ends(span, "GOOD..BAD")
     with worktrees(git, newer) as (scratch, (tree,)):
         place = place_for(wanted, tree, git.top, scratch / "front")
-        job = Job(str(scratch), wanted.target, place, question.kind, question.oracles, question.manner)
+        job = CommitJob(str(scratch), wanted.target, place, question.kind, question.oracles, question.manner)
         write_trace(TraceFile(question.trace), scratch / "trace.json")
         (scratch / "job.json").write_text(json.dumps(asdict(job)), encoding="utf-8")
         trial = _Trial(job, say)
@@ -99,7 +99,7 @@ def bisect_commits(
 class _Trial:
     """Tries commits in a worktree, one after the other."""
 
-    def __init__(self, job: Job, say: Callable[[str], None]) -> None:
+    def __init__(self, job: CommitJob, say: Callable[[str], None]) -> None:
         self._git = Git(Path(job.place.tree))
         self._scratch = Path(job.scratch)
         self._log = Path(job.scratch, "log")
@@ -141,14 +141,14 @@ class _Trial:
             raise BisectError(f"git bisect broke off: {words}", 3)
         return [*others, first]
 
-    def entries(self) -> list[tuple[str, Answer]]:
+    def entries(self) -> list[tuple[str, BisectAnswer]]:
         """What was tried so far: the hash of each commit and what came of it."""
         try:
             lines = self._log.read_text(encoding="utf-8").splitlines(keepends=True)
         except FileNotFoundError:
             return []
         entries = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [(name, Answer(**raw | {"state": State(raw["state"])})) for name, raw in entries]
+        return [(name, BisectAnswer(**raw | {"state": State(raw["state"])})) for name, raw in entries]
 
     def _run(self, command: list[str]) -> tuple[int, str]:
         """Exit status, and what it said about why, in one line."""

@@ -13,7 +13,18 @@ from ..opening.new_target import version_run_by
 from ..opening.targets import interpreter_of, open_target
 from ..targets.base import TargetUnavailableError
 from ..traces.trace_file import TraceFile
-from .bisect import Answer, Change, Question, State, answer_lines, changes, observe, one_line, question_about, search
+from .bisect import (
+    BisectAnswer,
+    BisectQuestion,
+    State,
+    TurningPoint,
+    answer_lines,
+    changes,
+    observe,
+    one_line,
+    question_about,
+    search,
+)
 from .versions import candidates, published, range_in
 
 _SLICE_S = 0.2
@@ -42,10 +53,10 @@ class Range:
 class BisectedReleases:
     """What a trace does on the releases that were tried, and what follows from it."""
 
-    question: Question
+    question: BisectQuestion
     specs: tuple[str, ...]
     """All releases of the range, oldest first."""
-    answers: Mapping[int, Answer]
+    answers: Mapping[int, BisectAnswer]
     """By the place in `specs`, for those that were tried."""
     every: bool
     interrupted: bool
@@ -105,7 +116,7 @@ class BisectedReleases:
     def _observed(self) -> int:
         return sum(fails is not None for fails in self.known.values())
 
-    def _change_text(self, change: Change) -> str:
+    def _change_text(self, change: TurningPoint) -> str:
         before, after = self.specs[change.before], self.specs[change.after]
         if change.begins:
             text = f"first fails in {after} (the last that does not: {before})"
@@ -117,7 +128,7 @@ class BisectedReleases:
             text += f"; not tried between them: {', '.join(self._names(change.untried))} (--all tries them)"
         return text
 
-    def _change_json(self, change: Change) -> dict[str, Any]:
+    def _change_json(self, change: TurningPoint) -> dict[str, Any]:
         return {
             "begins": change.begins,
             "before": self.specs[change.before],
@@ -161,7 +172,7 @@ class Releases:
     def __init__(
         self,
         specs: Sequence[str],
-        question: Question,
+        question: BisectQuestion,
         say: Say,
         *,
         jobs: int = 2,
@@ -169,7 +180,7 @@ class Releases:
     ) -> None:
         """`say` is told what happens. Without `installs`, a release that is not there is not observed."""
         self.specs = tuple(specs)
-        self.answers: dict[int, Answer] = {}
+        self.answers: dict[int, BisectAnswer] = {}
         """By the place in `specs`."""
         self._question = question
         self._say = say
@@ -179,7 +190,7 @@ class Releases:
     def look(self, places: Sequence[int]) -> dict[int, bool | None]:
         """Try the releases at these places, `jobs` of them at a time; the next is installed meanwhile."""
         waiting: SimpleQueue[int | None] = SimpleQueue()
-        done: SimpleQueue[tuple[int, Answer | BaseException]] = SimpleQueue()
+        done: SimpleQueue[tuple[int, BisectAnswer | BaseException]] = SimpleQueue()
         started = 0
         # Not an executor: the interpreter would wait for its threads, and Ctrl-C must not wait for a target.
         for _ in range(min(self._jobs, len(places))):
@@ -188,7 +199,7 @@ class Releases:
             for place in places:
                 why = self._missing(self.specs[place])
                 if why:
-                    self._take(place, Answer(State.UNSEEN, why))
+                    self._take(place, BisectAnswer(State.UNSEEN, why))
                 else:
                     waiting.put(place)
                     started += 1
@@ -219,7 +230,7 @@ class Releases:
         return ""
 
     def _work(
-        self, waiting: "SimpleQueue[int | None]", done: "SimpleQueue[tuple[int, Answer | BaseException]]"
+        self, waiting: "SimpleQueue[int | None]", done: "SimpleQueue[tuple[int, BisectAnswer | BaseException]]"
     ) -> None:
         """What a thread does: try what is waiting, until there is nothing more to come."""
         while (place := waiting.get()) is not None:
@@ -229,7 +240,7 @@ class Releases:
             except BaseException as error:
                 done.put((place, error))
 
-    def _take(self, place: int, answer: Answer | BaseException) -> None:
+    def _take(self, place: int, answer: BisectAnswer | BaseException) -> None:
         if isinstance(answer, BaseException):
             raise answer
         self.answers[place] = answer

@@ -15,7 +15,7 @@ from ..engines.seeded import is_given_up, run_engine
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import without
 from ..findings.words import plural, trace_lines
-from ..opening.process import Limits
+from ..opening.process import ChildLimits
 from ..opening.targets import open_target
 from ..opening.workers import Desk, Pool, WorkerError
 from ..page.trace_document import document_beside
@@ -70,7 +70,7 @@ class KeptOnTarget:
 
 
 @dataclass
-class Row:
+class CampaignResult:
     """What a campaign did with one target."""
 
     target: str
@@ -116,9 +116,9 @@ class Orders:
     """`operations` and `seconds` are for each target, and shared among its attention types."""
     shrink_s: float = 10.0
     """How long each finding is shrunk at most."""
-    deadline_s: float = Limits.operation_s
+    deadline_s: float = ChildLimits.operation_s
     """How long a target may take for an operation."""
-    growth_bytes: int = Limits.growth_bytes
+    growth_bytes: int = ChildLimits.growth_bytes
     """How much its resident memory may grow."""
     tells: bool = False
     """True if each target also tells now and then how far it is."""
@@ -129,7 +129,7 @@ class Orders:
         return replace(self.plan, attention=(name,), operations=operations, seconds=seconds, seed=seed, keep_going=True)
 
 
-OnRow = Callable[[Row], None]
+OnRow = Callable[[CampaignResult], None]
 
 
 def run_by_oracles(
@@ -139,13 +139,13 @@ def run_by_oracles(
     say: Callable[[str], None],
     on_change: OnRow,
     on_growth: OnRow | None = None,
-) -> list[Row]:
+) -> list[CampaignResult]:
     """Run a campaign for all targets that are judged by the same oracles, after that for the next ones.
 
     `oracles` are by target; targets with an exact model may be judged by other ones. `say` is told in a line what
     begins; the rest is as for `run_campaign`.
     """
-    rows: list[Row] = []
+    rows: list[CampaignResult] = []
     for chosen in dict.fromkeys(oracles.values()):
         specs = [spec for spec, judges in oracles.items() if judges == chosen]
         say(f"{', '.join(specs)}: {', '.join(chosen)}; seed {orders.plan.seed}")
@@ -156,13 +156,13 @@ def run_by_oracles(
 
 def run_campaign(
     specs: Sequence[str], orders: Orders, jobs: int, on_change: OnRow, on_growth: OnRow | None = None
-) -> list[Row]:
+) -> list[CampaignResult]:
     """Run all targets, `jobs` at a time. `on_change` is told whenever a row has come to something, `on_growth` now and
     then how far a row is. Ctrl-C ends it early.
 
     The rows come back in the order of `specs`; one that Ctrl-C has cut short is not `done`.
     """
-    rows = [Row(spec, attention=tuple(orders.plan.attention)) for spec in specs]
+    rows = [CampaignResult(spec, attention=tuple(orders.plan.attention)) for spec in specs]
     orders = replace(orders, tells=on_growth is not None)
     with Pool(_work, jobs) as pool:
         try:
@@ -187,7 +187,7 @@ def run_campaign(
     return rows
 
 
-def _take(row: Row, said: Any, over: bool) -> None:
+def _take(row: CampaignResult, said: Any, over: bool) -> None:
     """Take into the row what was told of it."""
     if not over:
         name, cell = said
@@ -200,7 +200,7 @@ def _take(row: Row, said: Any, over: bool) -> None:
         row.kept, row.done = said, True
 
 
-def as_they_are(row: Row, orders: Orders) -> list[KeptOnTarget]:
+def as_they_are(row: CampaignResult, orders: Orders) -> list[KeptOnTarget]:
     """What was found on a target, with the traces of its runs."""
     return [_as_it_is(name, found, orders) for name, cell in row.cells.items() for found in cell.ranked()]
 

@@ -18,18 +18,18 @@ from ..reports.formats import markdown_sections
 from ..reports.run import RunDocument
 from ..traces.reproduction import WHOLE, folder_name, keep_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile
-from .campaign import KeptOnTarget, Orders, Row, as_they_are
+from .campaign import CampaignResult, KeptOnTarget, Orders, as_they_are
 
 OF_A_CELL = 20
 """Samples of the history of one attention type on one target that a report tells."""
 
 
-def document(rows: Sequence[Row]) -> CampaignDocument:
+def document(rows: Sequence[CampaignResult]) -> CampaignDocument:
     """What a campaign came to, for people and machines."""
     return CampaignDocument([_of_target(row) for row in rows])
 
 
-def _of_target(row: Row) -> CampaignRow:
+def _of_target(row: CampaignResult) -> CampaignRow:
     untested = row.vacuity
     return CampaignRow(
         row.target,
@@ -57,7 +57,7 @@ def _of_finding(kept: KeptOnTarget) -> CampaignFound:
     return found
 
 
-def progress_line(row: Row) -> str:
+def progress_line(row: CampaignResult) -> str:
     """One line: how far a target has come."""
     found = sum(len(cell.found) for cell in row.cells.values())
     counts = [plural(row.operations, "operation"), plural(len(row.cells), "attention type")]
@@ -80,7 +80,7 @@ class KeptWhole:
         self._folder, self._seed = folder, seed
         self._kept: set[tuple[str, str, tuple[str, ...]]] = set()
 
-    def keep(self, row: Row) -> None:
+    def keep(self, row: CampaignResult) -> None:
         """Write the traces of the runs that found something new on a target, and their pytest files."""
         for name, cell in row.cells.items():
             for found in cell.ranked():
@@ -94,7 +94,7 @@ class KeptWhole:
                     self._kept.add(key)
 
 
-def keep_findings(rows: Sequence[Row], folder: Path, seed: int) -> None:
+def keep_findings(rows: Sequence[CampaignResult], folder: Path, seed: int) -> None:
     """Write trace and pytest file of everything that was found to a folder for each target, and note where they are.
     What was written before is left as it is."""
     for row in rows:
@@ -120,24 +120,24 @@ class LiveCampaign:
 
     def __init__(self, page: LivePage | None, specs: Sequence[str], orders: Orders, folder: Path) -> None:
         self._page, self._orders, self._folder = page, orders, folder
-        self._rows = {spec: Row(spec) for spec in specs}
+        self._rows = {spec: CampaignResult(spec) for spec in specs}
         if page is not None:
             page.show(self._told())
 
-    def changed(self, row: Row) -> None:
+    def changed(self, row: CampaignResult) -> None:
         """A target has come to something; where it has ended, its findings are written, and their pages."""
         if self._page is not None:
             if row.done:
                 keep_findings([row], self._folder, self._orders.plan.seed)
             self.grown(row)
 
-    def grown(self, row: Row) -> None:
+    def grown(self, row: CampaignResult) -> None:
         """A target is so far."""
         if self._page is not None:
             self._rows[row.target] = row
             self._page.grown(self._told)
 
-    def ended(self, rows: Sequence[Row]) -> None:
+    def ended(self, rows: Sequence[CampaignResult]) -> None:
         """This is what came of it."""
         if self._page is not None:
             cut = any(row.interrupted for row in rows)
@@ -152,7 +152,7 @@ class LiveCampaign:
         share = sum(1.0 if one in over else self._share(one) for one in rows) / len(rows)
         return News("campaign", words, document(shown), share)
 
-    def _share(self, row: Row) -> float:
+    def _share(self, row: CampaignResult) -> float:
         """How far a target is, from 0 to 1."""
         plan = self._orders.plan
         pairs = ((row.operations, plan.operations), (row.seconds, plan.seconds))

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from ...model.ops import Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
-from ..opening.child import ChildTarget, Place
+from ..opening.child import ChildTarget, PythonPlace
 from ..opening.targets import open_here
 from ..targets.base import Target, TargetUnavailableError, lacking
 from .bisect import BisectError
@@ -150,7 +150,7 @@ class CommitTarget(ChildTarget):
     """The target of a worktree, in a child process. `start` raises TargetUnavailableError if it is not the commit's."""
 
     def __init__(self, place: CommitPlace, name: str) -> None:
-        self.home = _OPENED, Place(Path(sys.executable), place.layers)
+        self.home = _OPENED, PythonPlace(Path(sys.executable), place.layers)
         """What a process opens to get it, and in which environment."""
         super().__init__(name, *self.home)
         self._where, self._called = place, name  # its own name is that of the target in the child

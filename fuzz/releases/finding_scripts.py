@@ -5,7 +5,8 @@ import start`); in the one file that a report comes with (`standalone`) these st
 drives the engine by itself. It prints what is expected and what happens, then a verdict, and exits with 1 where the
 defect shows, 0 where it does not and 3 where it could not be tried. Here the scripts are run in the environment of each
 release, in a process of their own, with nothing of ours on its path, and what they say is not taken on trust: exit
-status and verdict must agree, and where a finding is an exception, the script must have met that one (`Entry.raises`).
+status and verdict must agree, and where a finding is an exception, the script must have met that one
+(`FindingEntry.raises`).
 """
 
 import ast
@@ -20,7 +21,7 @@ from ..adapters import families, family_of
 from ..opening.commands import run
 from ..opening.targets import python_of
 from ..targets.family import Family
-from .findings import SCRIPT, WHOLE, Entry, Observations
+from .findings import SCRIPT, WHOLE, FindingEntry, Observations
 from .scheduler_cases import NOTHING, SHOWS
 
 WIDTH = 120
@@ -199,7 +200,7 @@ def judged(status: int, lines: Sequence[str], errors: str, raises: str = "") -> 
 
 
 def observe_scripts(
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, FindingEntry],
     scripts: Mapping[str, Path],
     specs: Sequence[str],
     times: int,

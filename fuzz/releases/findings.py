@@ -168,7 +168,7 @@ Observations = dict[str, dict[str, str]]
 """What each trace (or case of a scheduler) shows, by id and release."""
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"kind": "class"}):
+class FindingEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"kind": "class"}):
     """What a person says of a finding."""
 
     title: str
@@ -202,11 +202,11 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"ki
     """True if it counts as a known loss, which only strict oracles report."""
 
 
-def read_entries(folder: Path) -> dict[str, Entry]:
+def read_entries(folder: Path) -> dict[str, FindingEntry]:
     """The texts of a folder, by id. TraceError says what is wrong with the file."""
     path = folder / TEXTS
     try:
-        entries = msgspec.toml.decode(read_bytes(path, TEXTS), type=dict[str, Entry])
+        entries = msgspec.toml.decode(read_bytes(path, TEXTS), type=dict[str, FindingEntry])
     except UnreadableError as error:
         raise TraceError(str(path), "", f"{error}; a folder of findings has a {TEXTS}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -275,7 +275,7 @@ def _of_scripts(folder: Path) -> Observations:
 
 
 def page(
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, FindingEntry],
     traces: Mapping[str, TraceFile],
     observed: Observations,
     command: str,
@@ -308,7 +308,7 @@ def page(
     return "\n".join([*lines, "", foot.strip(), ""])
 
 
-def _summary(entries: Mapping[str, Entry], observed: Observations) -> Iterator[str]:
+def _summary(entries: Mapping[str, FindingEntry], observed: Observations) -> Iterator[str]:
     yield "| finding | class | reachable | first | last |"
     yield "| --- | --- | --- | --- | --- |"
     for name, entry in entries.items():
@@ -348,7 +348,7 @@ def by_script(name: str) -> str:
 
 
 def _entry_lines(
-    name: str, entry: Entry, file: TraceFile | None, observed: Observations, tried: Mapping[str, Held]
+    name: str, entry: FindingEntry, file: TraceFile | None, observed: Observations, tried: Mapping[str, Held]
 ) -> Iterator[str]:
     yield from prose(f"{entry.title}.")
     yield ""

@@ -22,7 +22,7 @@ from ..runs.judging import Judging
 from ..targets.base import Target
 from ..traces.replay import replay
 from .finding_scripts import run_script
-from .findings import SCRIPT, Entry, Held, Judged, Kinds
+from .findings import SCRIPT, FindingEntry, Held, Judged, Kinds
 
 FIX = "fix.py"
 """A finding's proposed change, in a folder of its name."""
@@ -37,7 +37,7 @@ def with_fix(folder: Path, names: Sequence[str]) -> list[str]:
 
 def try_fixes(
     folder: Path,
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, FindingEntry],
     spec: str,
     plan: Plan,
     on_held: Callable[[str, Held], None],

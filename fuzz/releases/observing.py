@@ -10,14 +10,14 @@ from ..targets.base import Target, TargetLostError
 from ..traces.replay import replay
 from ..traces.trace_file import TraceFile
 from .bisect import judges_of
-from .findings import Entry, Observations, by_scheduler
+from .findings import FindingEntry, Observations, by_scheduler
 from .scheduler_cases import NOT_BUILT, NOTHING, SHOWS, run_cases
 
 OnSeen = Callable[[str, str, Sequence[str]], None]
 """Is told the release, the key of an observation, and what was seen each time."""
 
 
-def observe(entry: Entry, file: TraceFile, target: Target) -> str:
+def observe(entry: FindingEntry, file: TraceFile, target: Target) -> str:
     """What the trace of a finding shows on a target, in a few words: the finding, nothing, or something else."""
     observable = file.finding.observable if file.finding else ""
     judges = judges_of(observable, MODEL_FREE, by_model=MODEL_FREE)
@@ -31,7 +31,7 @@ def observe(entry: Entry, file: TraceFile, target: Target) -> str:
 
 
 def observe_releases(
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, FindingEntry],
     traces: Mapping[str, TraceFile],
     specs: Sequence[str],
     times: int,
@@ -57,7 +57,10 @@ def observe_releases(
 
 
 def _observe_once(
-    entries: Mapping[str, Entry], traces: Mapping[str, TraceFile], spec: str, open_isolated: Callable[[str], Target]
+    entries: Mapping[str, FindingEntry],
+    traces: Mapping[str, TraceFile],
+    spec: str,
+    open_isolated: Callable[[str], Target],
 ) -> dict[str, str]:
     """What each trace, and each case of the scheduler, shows on a release."""
     seen = {}

@@ -14,14 +14,14 @@ from typing import Any
 from ..findings.finding import Trace
 from ..opening.child import ChildTarget
 from ..opening.names import Program, parsed_or_none
-from ..opening.process import Limits
+from ..opening.process import ChildLimits
 from ..opening.targets import Home
 from ..targets.base import TargetLostError, TargetUnavailableError
 
 ROUNDS = 9
 FEWEST = 3
 """Rounds that are timed even if they take longer than they should."""
-LIMITS = Limits(operation_s=3600.0, growth_bytes=1 << 40)
+LIMITS = ChildLimits(operation_s=3600.0, growth_bytes=1 << 40)
 """Of a process that is timed, for all traces together."""
 
 

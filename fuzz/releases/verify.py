@@ -25,7 +25,7 @@ from ..runs.pair import Pair, Strictness
 from ..targets.base import Target, TargetUnavailableError
 from ..traces.replay import replay
 from ..traces.shrink import NotReproducedError
-from .bisect import Answer, Question, State, observe, one_line
+from .bisect import BisectAnswer, BisectQuestion, State, observe, one_line
 from .diff import SHRINK_SECONDS, Comparison, Differences, compare_targets, share_of
 from .timing import ROUNDS, Timing, compare_speed
 from .verify_proofs import Proofs
@@ -101,7 +101,7 @@ class Changed:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedSide:
     """What the oracles have found."""
 
     finding: Finding
@@ -123,7 +123,7 @@ class Verification:
     compared: Differences | None = None
     summaries: dict[str, Summary] = field(default_factory=dict)
     """What the oracles did, by `old` and `new`."""
-    judged: list[Judged] = field(default_factory=list)
+    judged: list[JudgedSide] = field(default_factory=list)
     timing: Timing | str = "not timed"
     proofs: Proofs | str = "not asked for"
     known: tuple[KnownFinding, ...] = ()
@@ -183,7 +183,7 @@ class Verification:
         return [entry.id for entry in self.known if entry.id not in self.intended]
 
     @property
-    def broken(self) -> list[Judged]:
+    def broken(self) -> list[JudgedSide]:
         """What the oracles find on the new side only."""
         return [one for one in self.judged if one.where is Where.NEW]
 
@@ -304,7 +304,7 @@ def _place(done: Verification, side: VerifiedSide, found: Found, plan: Plan, sec
     """Shrink a finding of a side for so long at most, and say on which sides its smallest trace shows it."""
     is_new = side is done.new
     other = done.old if is_new else done.new
-    finding, trace, answer = found.finding, found.trace, Answer(State.UNSEEN, "it was not tried there")
+    finding, trace, answer = found.finding, found.trace, BisectAnswer(State.UNSEEN, "it was not tried there")
     try:
         if not done.interrupted:
             small = smallest(found, side.target, plan, max_seconds=seconds)
@@ -316,13 +316,13 @@ def _place(done: Verification, side: VerifiedSide, found: Found, plan: Plan, sec
     except Exception as error:  # the trace as it is shows the finding, too
         done.failed.append(our_bug(error, None, -1))
     if not done.interrupted:
-        question = Question(trace, finding.kind, tuple(judging_of(found, plan).oracles), finding.manner)
+        question = BisectQuestion(trace, finding.kind, tuple(judging_of(found, plan).oracles), finding.manner)
         answer = observe(question, lambda: Borrowed(other.target))
         if answer.state is State.FAILS and not _is_same(answer, finding, trace):
             answer = replace(answer, state=State.OTHER)
     if is_new or not any(one.finding.key == finding.key and one.where is Where.BOTH for one in done.judged):
         where = _where(is_new, answer.state)
-        done.judged.append(Judged(finding, trace, found.times, where, "" if where is Where.BOTH else answer.why))
+        done.judged.append(JudgedSide(finding, trace, found.times, where, "" if where is Where.BOTH else answer.why))
 
 
 def _time(done: Verification, plan: Plan, say: Callable[[str], None]) -> None:
@@ -336,7 +336,7 @@ def _time(done: Verification, plan: Plan, say: Callable[[str], None]) -> None:
     done.timing = compare_speed(done.old.home, done.new.home, runs, ROUNDS, done.clock.until(UNTIL["timing"]))
 
 
-def _is_same(answer: Answer, finding: Finding, trace: Trace) -> bool:
+def _is_same(answer: BisectAnswer, finding: Finding, trace: Trace) -> bool:
     """True if the other side shows the same at the same operation, but for numbers: not another mistake of its kind."""
     mine = one_line(f"{' at '.join(finding.kind)}: {finding.detail}")
     return answer.operations == len(trace.operations) and _NUMBERS.sub("", mine) == _NUMBERS.sub("", answer.why)

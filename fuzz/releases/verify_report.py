@@ -19,7 +19,7 @@ from ..traces.reproduction import base_name
 from ..traces.trace_file import FoundWhat, TraceFile
 from .diff import keep_trace
 from .timing import Timing
-from .verify import Changed, Judged, Verification, Where
+from .verify import Changed, JudgedSide, Verification, Where
 
 SHOWN = 5
 """So many traces are printed; all are written to files."""
@@ -101,13 +101,13 @@ def _steps(trace: Trace) -> str:
     return plural(len(trace.operations), "operation")
 
 
-def shown(done: Verification) -> list[Changed | Judged]:
+def shown(done: Verification) -> list[Changed | JudgedSide]:
     """What is worth a look: what the oracles find on the new side only, what changed, and what may be fixed."""
     old = [one for one in done.judged if one.where in (Where.OLD, Where.OPEN)]
     return [*done.broken, *done.changed, *old]
 
 
-def _title(one: Changed | Judged) -> str:
+def _title(one: Changed | JudgedSide) -> str:
     what, where = one.finding.kind
     if isinstance(one, Changed):
         return f"changed: {what} at {where}"
@@ -171,7 +171,7 @@ def document(done: Verification) -> ChangeDocument:
     )
 
 
-def _row(one: Changed | Judged) -> VerifyFound:
+def _row(one: Changed | JudgedSide) -> VerifyFound:
     trace = f"{base_name(TraceFile(one.trace, '', FoundWhat.of(one.finding)))}.json"
     row = VerifyFound(*one.finding.kind, one.finding.oracle, str(one.finding), one.times)
     row.operations, row.trace = len(one.trace.operations), trace
@@ -185,7 +185,7 @@ def _row(one: Changed | Judged) -> VerifyFound:
 def keep(done: Verification, folder: Path) -> None:
     """Write the smallest trace of each change and of each finding that shows on one side to a folder."""
     for one in shown(done):
-        spec = done.old.spec if isinstance(one, Judged) and one.where is not Where.NEW else done.new.spec
+        spec = done.old.spec if isinstance(one, JudgedSide) and one.where is not Where.NEW else done.new.spec
         before = done.old.spec if isinstance(one, Changed) else None
         keep_trace(folder, one.finding, one.trace, spec, done.seed, compared_with=before)
 

@@ -117,7 +117,7 @@ class PartDone:
 
 
 @dataclass
-class Watched:
+class WatchedRelease:
     """Everything about a release."""
 
     sides: Sides
@@ -155,14 +155,14 @@ def watch(
     sides: Sides,
     parts: Sequence[WatchPart],
     say: Callable[[str], None],
-    on_done: Callable[[Watched], None],
+    on_done: Callable[[WatchedRelease], None],
     run: Run = run_part,
-) -> Watched:
+) -> WatchedRelease:
     """Run all parts, one after the other. `on_done` is told after each, so that nothing is lost with what follows.
 
     Ctrl-C ends it with what there is.
     """
-    watched = Watched(sides)
+    watched = WatchedRelease(sides)
     end = time.monotonic() + 60 * sides.minutes
     for number, part in enumerate(parts, 1):
         begin = time.monotonic()
@@ -228,7 +228,7 @@ SECTIONS = {
 }
 
 
-def page(watched: Watched, command: str) -> str:
+def page(watched: WatchedRelease, command: str) -> str:
     """What was found as Markdown: the verdict, a table of the parts, and a section for each kind of line."""
     sides = watched.sides
     lines = [
@@ -255,7 +255,7 @@ def page(watched: Watched, command: str) -> str:
     return "\n".join(lines)
 
 
-def verdict(watched: Watched) -> str:
+def verdict(watched: WatchedRelease) -> str:
     """One line: how much is new, fixed and changed."""
     counts = [f"{len(watched.lines(name))} {title.lower()}" for name, title in SECTIONS.items()]
     ended = f"; ended by {interrupted_by()}" if watched.interrupted else ""

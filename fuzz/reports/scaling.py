@@ -9,7 +9,7 @@ from .charts import Chart, series
 from .document import Lead, ResultDocument, Table
 
 
-class CurveRow(msgspec.Struct):
+class ScalingRow(msgspec.Struct):
     """One operation along an axis."""
 
     axis: str
@@ -26,7 +26,7 @@ class ScalingDocument(ResultDocument, tag="scaling"):
     """All curves: a chart for each operation and axis."""
 
     cores: list[str]
-    curves: list[CurveRow]
+    curves: list[ScalingRow]
 
     def lead(self) -> Lead:
         """See `ResultDocument`."""
@@ -46,7 +46,7 @@ class ScalingDocument(ResultDocument, tag="scaling"):
         return (_growth(self),)
 
 
-def _chart(curve: CurveRow) -> Chart:
+def _chart(curve: ScalingRow) -> Chart:
     lines = [series(core, values) for core, values in curve.ns.items() if values]
     words = curve.words or curve.axis
     of = f" of a {curve.per}" if curve.per else ""

@@ -23,7 +23,7 @@ from ...model.config_json import (
     plain,
     show_spec,
 )
-from .configuration_question import Question, attempt
+from .configuration_question import ConstructedQuestion, attempt
 from .part_answers import PARTS
 from .piece_answers import PIECES
 
@@ -35,7 +35,7 @@ def answer(op: str, inputs: Mapping[str, object], rules: Rules = RIGHT) -> dict[
     """The answer to a question. ValueError, TypeError, KeyError or AttributeError if the question is malformed."""
     if op not in QUESTIONS:
         raise ValueError(f"op: expected one of {', '.join(QUESTIONS)}, got {op!r}")
-    return attempt(lambda: {"output": plain(QUESTIONS[op](rules, Question(rules, inputs)))})
+    return attempt(lambda: {"output": plain(QUESTIONS[op](rules, ConstructedQuestion(rules, inputs)))})
 
 
 def show_groups(groups: Sequence[LayerGroup]) -> Json:
@@ -52,7 +52,7 @@ def show_layers(rules: Rules, layers: Layers) -> Json:
     return {"specs": table.specs, "page_sizes": list(pages.values()), "layers": numbers}
 
 
-def page(rules: Rules, q: Question) -> Json:
+def page(rules: Rules, q: ConstructedQuestion) -> Json:
     """Bytes of a block, tokens stored in it, padding."""
     x = q.spec
     shown: dict[str, Json] = {"page_size_bytes": rules.page(x), "storage_block_size": x.block_size // x.compress_ratio}
@@ -61,13 +61,13 @@ def page(rules: Rules, q: Question) -> Json:
     return shown if x.type in NOT_ATTENTION else shown | {"real_page_size_bytes": rules.real_page(x)}
 
 
-def resize(rules: Rules, q: Question) -> Json:
+def resize(rules: Rules, q: ConstructedQuestion) -> Json:
     """The page after a change of the block size."""
     x = rules.resize(q.spec, q.given.block_size)
     return {"block_size": x.block_size, "page_size_bytes": rules.page(x)}
 
 
-def max_memory(rules: Rules, q: Question) -> Json:
+def max_memory(rules: Rules, q: ConstructedQuestion) -> Json:
     """Bytes that a request of each length needs of one layer."""
     return [rules.memory(replace(q.config, max_model_len=length), q.spec) for length in q.given.max_model_lens]
 
@@ -77,7 +77,7 @@ def is_page_uniform(rules: Rules, layers: Layers) -> bool:
     return len({rules.page(x) for x in layers.values()}) == 1
 
 
-def uniformity(rules: Rules, q: Question) -> Json:
+def uniformity(rules: Rules, q: ConstructedQuestion) -> Json:
     """Whether the layers can be merged, are of one type, and have one page size."""
     checks: dict[str, Callable[[Layers], bool]] = {
         "spec": rules.is_spec_uniform,
@@ -87,7 +87,7 @@ def uniformity(rules: Rules, q: Question) -> Json:
     return {name: attempt(partial(check, q.layers)) for name, check in checks.items()}
 
 
-def uniform_info(rules: Rules, q: Question) -> Json:
+def uniform_info(rules: Rules, q: ConstructedQuestion) -> Json:
     """The numbers of the uniform type of the layers, None if they have none."""
     if not rules.is_type_uniform(q.layers):
         return None
@@ -102,7 +102,7 @@ def uniform_info(rules: Rules, q: Question) -> Json:
     }
 
 
-def needed(rules: Rules, q: Question) -> Json:
+def needed(rules: Rules, q: ConstructedQuestion) -> Json:
     """Bytes of one request of the full length, by layers alone, and by groups with the null block; bytes of a block."""
     by_layers, groups = sum(rules.memory(q.config, x) for x in q.layers.values()), q.groups
     from_groups = rules.needed(q.config, groups)
@@ -113,18 +113,18 @@ def needed(rules: Rules, q: Question) -> Json:
     }
 
 
-def estimate(rules: Rules, q: Question) -> Json:
+def estimate(rules: Rules, q: ConstructedQuestion) -> Json:
     """The longest request that fits, by layers; the configured length is not touched."""
     longest = rules.longest(q.config, partial(rules.plain_needed, layers=q.layers), q.given.available_memory)
     return {"estimate": longest, "max_model_len_after": q.config.max_model_len}
 
 
-def estimate_from_groups(rules: Rules, q: Question) -> Json:
+def estimate_from_groups(rules: Rules, q: ConstructedQuestion) -> Json:
     """The longest request that fits, by groups."""
     return rules.longest(q.config, partial(rules.needed, groups=q.groups), q.given.available_memory)
 
 
-def check_memory(rules: Rules, q: Question) -> Json:
+def check_memory(rules: Rules, q: ConstructedQuestion) -> Json:
     """§12: nothing, or an error if a request of the full length does not fit; no layers, no check."""
     memory = q.given.available_memory
     if layers := q.layers:
@@ -137,14 +137,14 @@ def blocks_and_tensors(worker: WorkerConfig) -> dict[str, Json]:
     return {"num_blocks": worker.num_blocks, "tensors": worker.tensors}
 
 
-def config_from_groups(rules: Rules, q: Question) -> Json:
+def config_from_groups(rules: Rules, q: ConstructedQuestion) -> Json:
     """Blocks and tensors of a lone worker, and whether blocks are zeroed."""
     worker = rules.worker_config(q.config, q.groups, q.given.available_memory)
     mamba = rules.has_mamba(worker.groups)
     return blocks_and_tensors(worker) | {"has_mamba_layers": mamba, "needs_kv_cache_zeroing": mamba}
 
 
-def configs(rules: Rules, q: Question) -> Json:
+def configs(rules: Rules, q: ConstructedQuestion) -> Json:
     """The configurations of all workers and of the scheduler, and the length that auto-fit found."""
     layers = [q.named(worker) for worker in q.given.workers]
     config, workers = rules.configs(q.config, layers, q.given.available_memory)
@@ -157,18 +157,18 @@ def configs(rules: Rules, q: Question) -> Json:
     return {"workers": shown, "max_model_len": config.max_model_len, "scheduler": scheduler, "specs": table.specs}
 
 
-def max_concurrency(rules: Rules, q: Question) -> Json:
+def max_concurrency(rules: Rules, q: ConstructedQuestion) -> Json:
     """Requests of the full length that fit at once; JSON has no number for infinity."""
     times = rules.concurrency(q.config, q.groups, q.given.num_blocks)
     return "inf" if times == inf else times
 
 
-def num_blocks(rules: Rules, q: Question) -> Json:
+def num_blocks(rules: Rules, q: ConstructedQuestion) -> Json:
     """Blocks of each of so many layers that share so much memory evenly."""
     return [rules.num_blocks(q.config, memory, size * layers) for layers, memory, size in q.given.draws]
 
 
-QUESTIONS: Mapping[str, Callable[[Rules, Question], Json]] = {
+QUESTIONS: Mapping[str, Callable[[Rules, ConstructedQuestion], Json]] = {
     "page": page,
     "resize": resize,
     "max_memory": max_memory,

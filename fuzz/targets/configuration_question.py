@@ -26,7 +26,7 @@ def outcome_as_json(outcome: Outcome) -> Json:
     return {"raises": outcome.error} if isinstance(outcome, Failed) else plain(getattr(outcome, "value", None))
 
 
-class Question:
+class ConstructedQuestion:
     """The inputs of a question as records. Specs are constructed when they are used."""
 
     def __init__(self, rules: Rules, inputs: Mapping[str, object]) -> None:

@@ -17,7 +17,7 @@ from ...model.shown.snapshot import Snapshot
 T = TypeVar("T")
 
 
-class Change(Flag):
+class SnapshotPart(Flag):
     """Parts of a snapshot that change together."""
 
     ROWS = auto()
@@ -31,13 +31,18 @@ class Change(Flag):
     """`stats`, to which the blocks belong that a metrics collector follows."""
 
 
-_NOTHING = Change(0)
-_ROWS, _HOLDERS, _IDENTITIES, _STATS = Change.ROWS, Change.HOLDERS, Change.IDENTITIES, Change.STATS
-CHANGES: Mapping[type[Operation], Change] = {
+_NOTHING = SnapshotPart(0)
+_ROWS, _HOLDERS, _IDENTITIES, _STATS = (
+    SnapshotPart.ROWS,
+    SnapshotPart.HOLDERS,
+    SnapshotPart.IDENTITIES,
+    SnapshotPart.STATS,
+)
+CHANGES: Mapping[type[Operation], SnapshotPart] = {
     ops.Submit: _NOTHING,
     ops.Lookup: _STATS,
-    ops.Allocate: _ROWS | _HOLDERS | _IDENTITIES | Change.NEW_BLOCK_IDS | _STATS,
-    ops.AllocateBatch: _ROWS | _HOLDERS | _IDENTITIES | Change.NEW_BLOCK_IDS | _STATS,
+    ops.Allocate: _ROWS | _HOLDERS | _IDENTITIES | SnapshotPart.NEW_BLOCK_IDS | _STATS,
+    ops.AllocateBatch: _ROWS | _HOLDERS | _IDENTITIES | SnapshotPart.NEW_BLOCK_IDS | _STATS,
     ops.Advance: _NOTHING,
     ops.Reject: _NOTHING,
     ops.Arrive: _ROWS | _IDENTITIES,
@@ -51,7 +56,7 @@ CHANGES: Mapping[type[Operation], Change] = {
     ops.Reset: _IDENTITIES | _STATS,
     ops.StepStart: _NOTHING,
     ops.TakeEvents: _IDENTITIES,
-    ops.TakeNewBlockIds: Change.NEW_BLOCK_IDS,
+    ops.TakeNewBlockIds: SnapshotPart.NEW_BLOCK_IDS,
     ops.TakeStats: _STATS,
     ops.Take: _HOLDERS | _IDENTITIES | _STATS,
     ops.Touch: _HOLDERS | _STATS,
@@ -60,7 +65,7 @@ CHANGES: Mapping[type[Operation], Change] = {
 """What each kind of operation can change by the specification. Where it has rows, holders and identities change with
 them: while a request's rows stay as they are, no block is taken, given back or registered for it."""
 _PARTS = {
-    kind: tuple(part in changes for part in Change) if changes else None  # written so for speed
+    kind: tuple(part in changes for part in SnapshotPart) if changes else None  # written so for speed
     for kind, changes in CHANGES.items()
 }
 

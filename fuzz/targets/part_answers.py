@@ -16,12 +16,12 @@ from ...model.ops import NULL, Group, Item, Lookup, Shape, Submit
 from ...model.pieces.classes import Registry
 from ...model.shown.metrics import Metrics
 from ..findings.ops_json import shape_from_json
-from .configuration_question import Question, attempt, outcome_as_json
+from .configuration_question import ConstructedQuestion, attempt, outcome_as_json
 from .small_blocks import BLOCK, MASKED, UNIT, lookups, masks
 from .unsaid import UNSAID
 
 
-def blocks(rules: Rules, q: Question) -> Json:
+def blocks(rules: Rules, q: ConstructedQuestion) -> Json:
     """core.md §10: the blocks of a request in each form in which they are asked for. A connector fills those without
     identity; null blocks are left out where all groups are asked for."""
     groups, others, hashed = q.given.groups, q.given.others, q.given.hashed
@@ -41,7 +41,7 @@ def blocks(rules: Rules, q: Question) -> Json:
     }
 
 
-def block_map(rules: Rules, q: Question) -> Json:
+def block_map(rules: Rules, q: ConstructedQuestion) -> Json:
     """core.md §4: under each key the blocks in the order in which they were registered; a lookup yields the first one
     that is still there. What each step gives, and the number of keys behind it."""
     known: dict[tuple[str, int], list[int]] = {}
@@ -66,7 +66,7 @@ def block_map(rules: Rules, q: Question) -> Json:
     return [[todo[name](tuple(key), *given), len(known)] for name, key, *given in q.given.steps]
 
 
-def block_lives(rules: Rules, q: Question) -> Json:
+def block_lives(rules: Rules, q: ConstructedQuestion) -> Json:
     """core.md §5: the blocks that are followed after each step, and what has become of others, where it is drained. A
     block is followed if chance is below the share, which is more than none and at most all."""
     share = UNSAID["KVCacheMetricsCollector"]["sample_rate"] if q.given.rate is None else q.given.rate
@@ -87,7 +87,7 @@ def block_lives(rules: Rules, q: Question) -> Json:
     return [step(*given) for given in q.given.steps]
 
 
-def cold(rules: Rules, q: Question) -> Json:
+def cold(rules: Rules, q: ConstructedQuestion) -> Json:
     """core.md §§2, 7: free blocks and usage of a core that nobody has used, and what a lookup of a prompt comes to."""
     shape = shape_from_json(q.given.shape)
     rules.build(shape)
@@ -97,7 +97,7 @@ def cold(rules: Rules, q: Question) -> Json:
     return {"free": free, "usage": usage(free, shape.num_blocks), "found": found}
 
 
-def manager(rules: Rules, q: Question) -> Json:
+def manager(rules: Rules, q: ConstructedQuestion) -> Json:
     """§6, core.md §6: who serves a spec, the tokens of a block over all ranks, and that a request that runs already is
     given no blocks of a hit, nor one that has blocks: two blocks of a hit leave the free queue, and what more it needs.
     core.md §8: what is found in small blocks, and of windows what is worth registering."""
@@ -139,7 +139,7 @@ def _mask(x: Layer, eagle: bool, interval: int | None, prompt: int) -> Json:
     return [worth_registering(rule, i, every, replay) for i in range(MASKED)]
 
 
-def block_names(rules: Rules, q: Question) -> Json:
+def block_names(rules: Rules, q: ConstructedQuestion) -> Json:
     """core.md §3: of each full block the one before, its tokens and what else it contains, in whatever parts they come;
     of an item who it is and where it begins."""
     size, length = q.given.block_size, sum(q.given.parts)
@@ -155,12 +155,12 @@ def block_names(rules: Rules, q: Question) -> Json:
     ]
 
 
-def left_out(rules: Rules, q: Question) -> Json:
+def left_out(rules: Rules, q: ConstructedQuestion) -> Json:
     """What each of these arguments of a call is where it is not named."""
     return [[name, UNSAID[q.given.call][name]] for name in q.given.arguments]
 
 
-PARTS: Mapping[str, Callable[[Rules, Question], Json]] = {
+PARTS: Mapping[str, Callable[[Rules, ConstructedQuestion], Json]] = {
     "blocks": blocks,
     "block_map": block_map,
     "block_lives": block_lives,

@@ -13,21 +13,21 @@ from ...model.config_json import Json, LayerGroup, Spec, SpecTable, show_spec
 from ...model.pieces.classes import QUANT_MODES, Registry, fields_of, is_per_token_head, kind_of, quant_mode, window_of
 from ...model.pieces.parts import BlockIdentity, FreeQueue, RecentRate, external, key_of, split_key
 from ..findings.ops_json import shape_from_json
-from .configuration_question import Question, attempt
+from .configuration_question import ConstructedQuestion, attempt
 
 
-def quant_modes(rules: Rules, q: Question) -> Json:
+def quant_modes(rules: Rules, q: ConstructedQuestion) -> Json:
     """Mode and its number of each cache dtype, whether it is one of quantisation, whether tokens have scales."""
     modes = [quant_mode(name) for name in q.given.kv_cache_dtypes]
     return [[mode, QUANT_MODES.index(mode), mode != "NONE", is_per_token_head(mode)] for mode in modes]
 
 
-def quant_flags(rules: Rules, q: Question) -> Json:
+def quant_flags(rules: Rules, q: ConstructedQuestion) -> Json:
     """Number and properties of each mode."""
     return [[QUANT_MODES.index(mode), is_per_token_head(mode), mode == "NVFP4"] for mode in q.given.modes]
 
 
-def compare(rules: Rules, q: Question) -> Json:
+def compare(rules: Rules, q: ConstructedQuestion) -> Json:
     """Which specs are equal, which of these have equal hashes, which have one, and that none can be changed."""
     specs = [q.read(raw) for raw in q.given.specs]
     hashable = [x.type != Spec.UNIFORM for x in specs]
@@ -36,25 +36,25 @@ def compare(rules: Rules, q: Question) -> Json:
     return {"equal": equal, "same_hash": same, "hashable": hashable, "frozen": ["FrozenInstanceError"] * len(specs)}
 
 
-def copied(rules: Rules, q: Question) -> Json:
+def copied(rules: Rules, q: ConstructedQuestion) -> Json:
     """A spec with another block size, and the one that it was made of."""
     x, before = rules.resize(q.spec, q.given.block_size), q.spec
     return {"spec": show_spec(x), "storage_block_size": x.block_size // x.compress_ratio, "before": show_spec(before)}
 
 
-def uniform_pages(rules: Rules, q: Question) -> Json:
+def uniform_pages(rules: Rules, q: ConstructedQuestion) -> Json:
     """Page sizes of a uniform type, whatever its members are, its tuples, and the blocks that a request needs."""
     x = q.spec
     sizes = sorted(set(map(rules.page, x.members)))
     return {"page_sizes": sizes, "tuples": rules.num_layer_tuples(x), "pages": rules.blocks(q.config, x)}
 
 
-def window_sizes(rules: Rules, q: Question) -> Json:
+def window_sizes(rules: Rules, q: ConstructedQuestion) -> Json:
     """The one window of each set, or the error."""
     return [attempt(partial(recorded, sizes)) for sizes in q.given.sets]
 
 
-def helpers(rules: Rules, q: Question) -> Json:
+def helpers(rules: Rules, q: ConstructedQuestion) -> Json:
     """Whether there is no attention, the one page size or the error, blocks after the override."""
     pages = {rules.page(x) for x in q.layers.values()}
     blocks, override = q.given.num_blocks, q.config.num_gpu_blocks_override
@@ -70,20 +70,20 @@ def helpers(rules: Rules, q: Question) -> Json:
     }
 
 
-def group_specs(rules: Rules, q: Question) -> Json:
+def group_specs(rules: Rules, q: ConstructedQuestion) -> Json:
     """Groups of these layers, each with the merged spec."""
     layers, table = q.layers, SpecTable()
     groups = [LayerGroup(tuple(names), rules.merge([layers[name] for name in names])) for names in q.given.names]
     return {"groups": table.groups(groups), "specs": table.specs}
 
 
-def registry(rules: Rules, q: Question) -> Json:
+def registry(rules: Rules, q: ConstructedQuestion) -> Json:
     """Manager and base of the class of each spec."""
     known = Registry()
     return [[*known.find(q.read(raw).type.value)] for raw in q.given.specs]
 
 
-def register(rules: Rules, q: Question) -> Json:
+def register(rules: Rules, q: ConstructedQuestion) -> Json:
     """What becomes of each step of registering classes of one's own."""
     known = Registry()
     for name, parent in q.given.classes:
@@ -96,7 +96,7 @@ def register(rules: Rules, q: Question) -> Json:
     return [attempt(partial(todo[step], *given)) for step, *given in q.given.steps]
 
 
-def hash_list(rules: Rules, q: Question) -> Json:
+def hash_list(rules: Rules, q: ConstructedQuestion) -> Json:
     """Length, items and some of the items of a view on hashes, before and after the list has grown."""
     hashes, size, target = list(q.given.hashes), q.given.hash_block_size, q.given.target_block_size
     demand(target % size == 0)
@@ -126,7 +126,7 @@ def hash_list(rules: Rules, q: Question) -> Json:
     return shown
 
 
-def hash_keys(rules: Rules, q: Question) -> Json:
+def hash_keys(rules: Rules, q: ConstructedQuestion) -> Json:
     """The key of each hash in a group, and what it is taken apart into."""
 
     def one(block_hash: str, group: int) -> Json:
@@ -136,19 +136,19 @@ def hash_keys(rules: Rules, q: Question) -> Json:
     return [attempt(partial(one, *draw)) for draw in q.given.draws]
 
 
-def external_hashes(rules: Rules, q: Question) -> Json:
+def external_hashes(rules: Rules, q: ConstructedQuestion) -> Json:
     """Hashes as events show them; as integers unless the environment says otherwise."""
     return [external(block_hash, q.given.as_int != 0) for block_hash in q.given.hashes]
 
 
-def none_hash(rules: Rules, q: Question) -> Json:
+def none_hash(rules: Rules, q: ConstructedQuestion) -> Json:
     """What stands for the parent of a first block, and what a block's hash is made of for each of these parents."""
     seed, tokens = q.given.seed, list(q.given.tokens)
     told: Json = {"bytes": 32, "again": False} if seed is None else {"of": seed}
     return {"none_hash": told, "hashed": [[parent or "none hash", tokens, None] for parent in q.given.parents]}
 
 
-def free_queue(rules: Rules, q: Question) -> Json:
+def free_queue(rules: Rules, q: ConstructedQuestion) -> Json:
     """What each step gives, and the queue behind it."""
     queue = FreeQueue(q.given.free)
 
@@ -159,7 +159,7 @@ def free_queue(rules: Rules, q: Question) -> Json:
     return [step(*given) for given in q.given.steps]
 
 
-def block(rules: Rules, q: Question) -> Json:
+def block(rules: Rules, q: ConstructedQuestion) -> Json:
     """The key of a block after each step."""
     identity = BlockIdentity()
     todo: Mapping[str, Callable[..., Any]] = {
@@ -169,7 +169,7 @@ def block(rules: Rules, q: Question) -> Json:
     return [[attempt(partial(todo[name], *given)), identity.key] for name, *given in q.given.steps]
 
 
-def caching_metrics(rules: Rules, q: Question) -> Json:
+def caching_metrics(rules: Rules, q: ConstructedQuestion) -> Json:
     """The rate after each update."""
     most = q.given.max_recent_requests
     recent = RecentRate() if most is None else RecentRate(most)
@@ -181,7 +181,7 @@ def caching_metrics(rules: Rules, q: Question) -> Json:
     return shown
 
 
-def cache_stats(rules: Rules, q: Question) -> Json:
+def cache_stats(rules: Rules, q: ConstructedQuestion) -> Json:
     """The counts of these lookups: tokens asked for, tokens found, whether the request had been preempted."""
     shown: dict[str, Json] = {"reset": False}
     for prefix, preempted in (("", False), ("preempted_", True)):
@@ -191,11 +191,11 @@ def cache_stats(rules: Rules, q: Question) -> Json:
     return shown
 
 
-def _kinds(rules: Rules, q: Question) -> Json:
+def _kinds(rules: Rules, q: ConstructedQuestion) -> Json:
     return [[kind_of(x), window_of(x)] for x in map(q.read, q.given.specs)]
 
 
-PIECES: Mapping[str, Callable[[Rules, Question], Json]] = {
+PIECES: Mapping[str, Callable[[Rules, ConstructedQuestion], Json]] = {
     "class_fields": lambda rules, q: {name: fields_of(name) for name in q.given.classes},
     "quant_modes": quant_modes,
     "quant_flags": quant_flags,

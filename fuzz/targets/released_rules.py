@@ -19,7 +19,7 @@ Named: TypeAlias = Callable[..., str]
 
 
 @dataclass(frozen=True)
-class Entry:
+class ReleasedRule:
     """What a release does in place of one rule."""
 
     rule: str
@@ -39,7 +39,7 @@ class Entry:
 class ReleasedRules:
     """Answers as a release does, and tells by which deviations."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[ReleasedRule]) -> None:
         self.fired: set[str] = set()
         """Ids of the deviations that made a difference since the set was last cleared."""
         self.seen: set[str] = set()
@@ -81,7 +81,7 @@ class ReleasedRules:
         except ZeroDivisionError as error:
             return {"raises": type(error).__name__}
 
-    def _counted(self, entry: Entry) -> Callable[..., Any]:
+    def _counted(self, entry: ReleasedRule) -> Callable[..., Any]:
         """The entry, which notes where it differs from the right rule, and follows that one while it is mended."""
         right = getattr(Rules, entry.rule)
         judging = Rules(**{one.rule: one.released for one in self._entries if one.rule not in entry.judged_with})

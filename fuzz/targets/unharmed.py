@@ -54,7 +54,7 @@ def _is_called_by_us() -> bool:
 _PROCESS = os.getpid()
 
 
-class Surroundings:
+class ProcessState:
     """What this process was like when this was made."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Surroundings:
 @contextmanager
 def unharmed() -> Iterator[None]:
     """What the block changes of this process is taken back."""
-    before = Surroundings()
+    before = ProcessState()
     try:
         yield
     finally:

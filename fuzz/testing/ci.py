@@ -24,7 +24,7 @@ from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import TraceError
 from ..traces.judges import judges_for
 from ..traces.reproduction import safe_name
-from .corpus import Case, Outcome, read_case
+from .corpus import CorpusCase, Outcome, read_case
 from .runner import Runner, runner_here
 
 MOST_INTERRUPTIONS = 3
@@ -36,7 +36,7 @@ SEED_DIGITS = 8
 
 
 @dataclass(frozen=True)
-class Job:
+class CiJob:
     """What is to be done; the options of `blockproof ci`."""
 
     target: str
@@ -103,7 +103,7 @@ def seed_of_commit(environ: Mapping[str, str]) -> int:
         ) from None
 
 
-def run(job: Job, environ: Mapping[str, str] = os.environ, say: Callable[[str], None] = print) -> int:
+def run(job: CiJob, environ: Mapping[str, str] = os.environ, say: Callable[[str], None] = print) -> int:
     """Do the job. Returns the exit code: of `blockproof fuzz`, or 1 if a trace of the corpus shows something.
 
     Then nothing is fuzzed. ValueError without a seed and a commit, and for a target's name that has no known form;
@@ -126,7 +126,7 @@ def run(job: Job, environ: Mapping[str, str] = os.environ, say: Callable[[str], 
         raise
 
 
-def artifact_name(job: Job, seed: int, environ: Mapping[str, str]) -> str:
+def artifact_name(job: CiJob, seed: int, environ: Mapping[str, str]) -> str:
     """A name that every file system takes, different for each job of a run, its matrix and its repetitions."""
     places = [environ.get(name, "") for name in ("GITHUB_JOB", "RUNNER_OS", "GITHUB_RUN_ATTEMPT")]
     python = f"py{sys.version_info.major}{sys.version_info.minor}"
@@ -134,7 +134,7 @@ def artifact_name(job: Job, seed: int, environ: Mapping[str, str]) -> str:
     return safe_name("-".join(part for part in ("blockproof", *places, python, str(seed), job.target) if part))
 
 
-def _corpus_fails(job: Job, runner: Runner, say: Callable[[str], None]) -> bool:
+def _corpus_fails(job: CiJob, runner: Runner, say: Callable[[str], None]) -> bool:
     """Replay the corpus and report it. True if something shows."""
     assert job.corpus is not None
     if not job.corpus.is_dir():
@@ -156,7 +156,7 @@ def _corpus_fails(job: Job, runner: Runner, say: Callable[[str], None]) -> bool:
     return any(outcome.failed for outcome in outcomes)
 
 
-def _replayed(cases: list[Case], job: Job) -> list[Outcome]:
+def _replayed(cases: list[CorpusCase], job: CiJob) -> list[Outcome]:
     """What each case shows, on a target that is opened once."""
     if not cases:
         return []
@@ -171,7 +171,7 @@ def _replayed(cases: list[Case], job: Job) -> list[Outcome]:
         close_target(target)
 
 
-def _write_page(outcome: Outcome, target: Target, job: Job) -> None:
+def _write_page(outcome: Outcome, target: Target, job: CiJob) -> None:
     """The page of a trace of the corpus that shows something: in the folder of the report, which is attached."""
     case = outcome.case
     judges = judges_for(case.file, lambda: suited_to(case.spec, target), case.oracles)
@@ -200,7 +200,7 @@ def corpus_summary(outcomes: list[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def _fuzz(job: Job, seed: int, runner: Runner) -> int:
+def _fuzz(job: CiJob, seed: int, runner: Runner) -> int:
     """Run `blockproof fuzz` in a process of its own, and report what it says."""
     words = job.command(seed)
     runner.group(f"$ {shlex.join(['blockproof', *words])}")
@@ -233,7 +233,7 @@ def _done(command: Sequence[str]) -> tuple[int, str]:
     return process.wait(), process.communicate()[1]
 
 
-def _nothing_tested(problem: str, job: Job, runner: Runner) -> None:
+def _nothing_tested(problem: str, job: CiJob, runner: Runner) -> None:
     """Say that the job has come to nothing, in one line."""
     runner.error(problem, problem, source_of(job.target))
     runner.summarize(f"## blockproof: nothing tested\n\n{problem}\n")

@@ -15,7 +15,7 @@ from ..traces.trace_file import TraceFile, read_trace
 
 
 @dataclass(frozen=True)
-class Case:
+class CorpusCase:
     """A trace file, and the target that it is to be replayed on."""
 
     path: Path
@@ -46,7 +46,7 @@ class Case:
 class Outcome:
     """What came of a case."""
 
-    case: Case
+    case: CorpusCase
     replayed: Replayed
 
     @property
@@ -79,9 +79,11 @@ class Outcome:
         return [self.headline, "", *told, "", f"repeat it: {self.case.command}"]
 
 
-def read_case(path: Path, target: str | None = None, oracles: tuple[str, ...] = (), for_any: bool = False) -> Case:
+def read_case(
+    path: Path, target: str | None = None, oracles: tuple[str, ...] = (), for_any: bool = False
+) -> CorpusCase:
     """The case in a trace file, for this target, else for the one that the file names; judged by these oracles, else
-    by those that the file names. `for_any` as in `Case`.
+    by those that the file names. `for_any` as in `CorpusCase`.
 
     TraceError if the file cannot be used; also if somebody's code is to be its target, since a file alone must not run
     code.
@@ -90,4 +92,4 @@ def read_case(path: Path, target: str | None = None, oracles: tuple[str, ...] = 
     if target is None and is_own_code(file.target):
         problem = f"{file.target!r} is somebody's code; if you trust it, say so: --blockproof-target {file.target}"
         raise TraceError(str(path), "target", problem)
-    return Case(path, file, target or file.target, oracles, for_any)
+    return CorpusCase(path, file, target or file.target, oracles, for_any)

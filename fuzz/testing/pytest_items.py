@@ -18,7 +18,7 @@ from ..targets.base import TargetUnavailableError, adapted_shape, lacking
 from ..traces.files import TraceError
 from ..workload.draw import SeededDraw
 from ..workload.shapes import ATTENTION, draw_shape
-from .corpus import Case, read_case
+from .corpus import CorpusCase, read_case
 from .pytest_options import chosen_seed
 from .pytest_shared import MARK, shared, shortest
 
@@ -74,7 +74,7 @@ class TraceModule(pytest.File):
 class TraceItem(BlockproofItem):
     """A trace, replayed: it must show nothing."""
 
-    def __init__(self, *, case: Case, **more: object) -> None:
+    def __init__(self, *, case: CorpusCase, **more: object) -> None:
         super().__init__(**more)  # type: ignore[arg-type]  # name and parent, as pytest passes them
         self.case = case
         self.spec = case.spec

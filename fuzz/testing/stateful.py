@@ -20,7 +20,7 @@ from ..engines.failing import FOLDER
 from ..opening.given import Given, check_given, examples_apart
 from ..workload.shapes import ATTENTION
 from .stateful_rules import KVCacheMachine
-from .stateful_run import Source
+from .stateful_run import TargetSource
 from .stateful_strategies import check_attention
 
 
@@ -43,7 +43,7 @@ def kv_cache_machine(
     """
     check_given(target)
     judges = None if oracles is None else tuple(oracles)
-    source = Source(target, judges, tensors, None if folder is None else Path(folder))
+    source = TargetSource(target, judges, tensors, None if folder is None else Path(folder))
     choices = {"source": source, "attention": check_attention(attention), "shapes": shapes}
     choices |= examples_apart(target, tuple(attention), judges)
     machine: type[KVCacheMachine] = type("KVCacheMachine", (KVCacheMachine,), choices)

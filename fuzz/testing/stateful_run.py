@@ -46,7 +46,7 @@ class Handle:
         return self._machine.scene
 
 
-class Source:
+class TargetSource:
     """Opens the target of a machine when it is first needed, and never again."""
 
     def __init__(self, given: Given, oracles: tuple[str, ...] | None, tensors: str | None, folder: Path | None) -> None:
@@ -69,7 +69,7 @@ class Source:
 class MachineRun(RuleBasedStateMachine):
     """What the rules need: to ask the core for something, and to know where it stands."""
 
-    source: ClassVar[Source]
+    source: ClassVar[TargetSource]
     attention: ClassVar[tuple[str, ...]]
     """Names of `ATTENTION`: which groups the cores have that are built."""
     shapes: ClassVar[SearchStrategy[Shape] | None]

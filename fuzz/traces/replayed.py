@@ -13,7 +13,7 @@ from ..oracles.liveness import is_script
 from ..targets.base import Target
 from .judges import Judges, was_difference
 from .replay import replay
-from .steps import Recording, Step, model_steps, step_lines, why_unbuilt
+from .steps import Recording, TraceStep, model_steps, step_lines, why_unbuilt
 from .trace_file import TraceFile
 
 
@@ -30,7 +30,7 @@ class Replayed:
     finding: Finding | None
     judges: Judges | None = None
     """What judged, if that is to be said."""
-    seen: Sequence[Step] | None = None
+    seen: Sequence[TraceStep] | None = None
     """What was asked of the target, and what it changed there; None if that was not kept."""
     notes: tuple[str, ...] = ()
     """What a person should know besides, a line each."""
@@ -77,7 +77,7 @@ class Replayed:
             ]
         return document
 
-    def _steps(self) -> tuple[str, Sequence[Step]]:
+    def _steps(self) -> tuple[str, Sequence[TraceStep]]:
         """A line that says whose states the steps show, empty for the model's; and the steps."""
         exact = self.judges is None or LOCKSTEP in self.judges.oracles
         unbuilt = why_unbuilt(self.target, self.applied.shape)

@@ -107,7 +107,7 @@ def _is_modelled(shape: Shape) -> bool:
     return isinstance(Model(shape).construction, Done)
 
 
-class Calls:
+class CallWatch:
     """Looks at each call of a replay before it is made: what kind it is, for this target and in this state.
 
     What a target lacks as a whole, a replay leaves out. Drafts are not a call or a field of one: it depends on what is
@@ -197,7 +197,7 @@ def shrink(
     NotReproducedError if it does not show one. Ctrl-C ends the search with the best trace so far. `on_try` is told
     before each candidate how many were tried, and how many operations the best has.
     """
-    calls = Calls(lacking(target))
+    calls = CallWatch(lacking(target))
 
     def replays(candidate: Trace) -> tuple[Finding | None, Trace]:
         calls.counts.clear()
@@ -221,7 +221,7 @@ class _TraceReducer(Reducer[Trace, Finding]):
         finding: Finding,
         limits: SearchLimits,
         replays: Callable[[Trace], tuple[Finding | None, Trace]],
-        drawable: tuple[DrawableShapes, Calls],
+        drawable: tuple[DrawableShapes, CallWatch],
     ) -> None:
         """`drawable`: what says which shapes are, and what sees all calls of a replay; the first one is over."""
         super().__init__(best, finding, limits)

@@ -14,7 +14,7 @@ from ..targets.base import Target, is_told
 
 
 @dataclass(frozen=True)
-class Step:
+class TraceStep:
     """One operation, with what it does to the model or to the target."""
 
     number: int
@@ -68,15 +68,15 @@ class Recording:
         """Close the target."""
         self._target.close()
 
-    def steps(self, operations: Sequence[Operation]) -> Sequence[Step]:
+    def steps(self, operations: Sequence[Operation]) -> Sequence[TraceStep]:
         """What was asked since the last start, and what it changed in the target's state; `operations` are those of the
         run, of which some may be no calls on a target (`targets.base.is_told`)."""
         untold = {number: one for number, one in enumerate(operations) if not is_told(self._target, one)}
-        steps: list[Step] = []
+        steps: list[TraceStep] = []
         for operation, outcome, changes in self._asked:
             while one := untold.get(len(steps)):
-                steps.append(Step(len(steps), one, Done(), ()))
-            steps.append(Step(len(steps), operation, outcome, changes))
+                steps.append(TraceStep(len(steps), one, Done(), ()))
+            steps.append(TraceStep(len(steps), operation, outcome, changes))
         return steps
 
 
@@ -96,18 +96,18 @@ def why_unbuilt(target_name: str, shape: Shape) -> str:
     return "" if isinstance(construction, Done) else outcome_text(construction)
 
 
-def model_steps(trace: Trace, target_name: str) -> Iterator[Step]:
+def model_steps(trace: Trace, target_name: str) -> Iterator[TraceStep]:
     """Apply a trace to the model that this target is held against, which must have a core of its shape. Every operation
     must be allowed where it stands."""
     model = model_for(target_name, trace.shape)
     before = model.snapshot()
     for number, operation in enumerate(trace.operations):
         outcome, after = model.step(operation)
-        yield Step(number, operation, outcome, tuple(difference(before, after)))
+        yield TraceStep(number, operation, outcome, tuple(difference(before, after)))
         before = after
 
 
-def step_lines(step: Step) -> list[str]:
+def step_lines(step: TraceStep) -> list[str]:
     """A numbered step as lines of text."""
     outcome = "no answer" if step.outcome is None else outcome_text(step.outcome)
     head = f"{step.number:4}  {operation_text(step.operation)}  ->  {outcome}"

@@ -46,7 +46,7 @@ OUTPUT = 1 << 40
 
 
 @dataclass(frozen=True)
-class Setting:
+class TrafficSetting:
     """The core that serves a log, and how it is served."""
 
     kinds: tuple[Kind, ...] = ("full",)
@@ -87,7 +87,7 @@ class Setting:
 
 
 @dataclass
-class Served:
+class ServedTraffic:
     """What became of the requests of a log."""
 
     arrived: int = 0
@@ -125,16 +125,16 @@ class Objection:
 class Service:
     """One run over a log."""
 
-    def __init__(self, run: Run, setting: Setting, log: Log) -> None:
+    def __init__(self, run: Run, setting: TrafficSetting, log: Log) -> None:
         self.run, self.setting, self.log = run, setting, log
-        self.served = Served()
+        self.served = ServedTraffic()
         self.shape = setting.shape(setting.longest or log.longest)
         self._script: list[Operation] = []
         self._looked: dict[str, int] = {}
         self._asked: dict[str, int] = {}  # of the requests that were not admitted yet, the tokens of their prompts
         self._counted = 0
 
-    def serve(self, on_step: Callable[[Served], None] = lambda served: None) -> Objection | None:
+    def serve(self, on_step: Callable[[ServedTraffic], None] = lambda served: None) -> Objection | None:
         """Serve the whole log. Returns the first finding; None, too, if the core cannot be built, or does what its
         target is known for and cannot go on. `on_step` is told after each step how far it is."""
         finding = self.run.start(self.shape)
@@ -157,7 +157,7 @@ class Service:
             self._count()
         return None if finding is None else Objection(finding, self.run.trace, self.served.arrived - 1)
 
-    def _play(self, scheduler: Scheduler, on_step: Callable[[Served], None]) -> None:
+    def _play(self, scheduler: Scheduler, on_step: Callable[[ServedTraffic], None]) -> None:
         requests, served = self.log.requests, self.served
         while served.arrived < len(requests) or scheduler.live:
             if not scheduler.live and served.arrived < len(requests):

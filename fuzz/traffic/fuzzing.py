@@ -20,7 +20,7 @@ from ..reports.vacuity import vacuity
 from ..runs.judging import TooLongError
 from ..runs.open_run import open_run
 from ..targets.base import Target
-from .driver import Objection, Served, Service, Setting
+from .driver import Objection, ServedTraffic, Service, TrafficSetting
 from .logs import Log
 
 
@@ -85,7 +85,7 @@ class TrafficTask:
     """A log, and how it is served."""
 
     log: Log
-    setting: Setting
+    setting: TrafficSetting
     attention: str
     """Name of the attention types, for reports."""
     plan: Plan
@@ -101,7 +101,7 @@ class TrafficOutcome:
     """What came of a task."""
 
     done: Summary
-    served: Served
+    served: ServedTraffic
     ideal: Ideal
     task: TrafficTask
     sliced: str = ""
@@ -240,7 +240,7 @@ class _Slices:
                     return objection, divisor
         return None
 
-    def _shows(self, log: Log, setting: Setting) -> Objection | None:
+    def _shows(self, log: Log, setting: TrafficSetting) -> Objection | None:
         """What serving this shows, if it is of the same kind as the whole."""
         if self.left <= 0:
             return None

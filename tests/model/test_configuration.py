@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.targets.configuration_answers import QUESTIONS, answer
-from blockproof.fuzz.targets.configuration_question import Question
+from blockproof.fuzz.targets.configuration_question import ConstructedQuestion
 from blockproof.model import arith as core_arith
 from blockproof.model.attention import CoreError
 from blockproof.model.config import arith
@@ -311,7 +311,7 @@ def test_nothing_that_was_given_is_changed(specs):
     before = copy.deepcopy(inputs)
     answer("configs", inputs)
     assert inputs == before
-    layers = Question(Rules(), inputs).layers
+    layers = ConstructedQuestion(Rules(), inputs).layers
     kept = dict(layers)
     for rule in (Rules().unify_page_size, Rules().unify_hybrid, partial(Rules().groups, Config())):
         with suppress(CoreError):

@@ -40,7 +40,7 @@ class Core:
     """Tokens before a query that it attends to; 0 if there is no window."""
 
 
-class Engine:
+class LmdeployEngine:
     """The modules of an installed LMDeploy that the adapter uses, and how to build a scheduler from them."""
 
     def __init__(self) -> None:
@@ -81,9 +81,9 @@ class Engine:
 
 
 @cache
-def load() -> Engine:
-    """The LMDeploy of this interpreter; errors as for `Engine`."""
-    return Engine()
+def load() -> LmdeployEngine:
+    """The LMDeploy of this interpreter; errors as for `LmdeployEngine`."""
+    return LmdeployEngine()
 
 
 def _require_buildable(shape: Shape) -> Group:

@@ -17,7 +17,7 @@ from ....model.shown.snapshot import Snapshot
 from .engine import Core
 
 
-class Observer:
+class LmdeployObserver:
     """Takes the snapshots of one scheduler."""
 
     def __init__(self, core: Core, num_blocks: int) -> None:

@@ -22,8 +22,8 @@ from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape
 from ....model.shown.snapshot import Snapshot
 from ...findings.cause import failed
 from ...targets.base import TargetLostError
-from .engine import Core, Engine
-from .observe import Observer
+from .engine import Core, LmdeployEngine
+from .observe import LmdeployObserver
 
 HIDES = frozenset(
     {
@@ -46,7 +46,7 @@ MANY_TOKENS = 1 << 20
 """Limit of tokens that a request generates, or that a step has; more than any does."""
 
 
-class Live:
+class LmdeployRequest:
     """What the engine loop knows of a request."""
 
     def __init__(self, sequence: Any) -> None:
@@ -69,10 +69,10 @@ class LmdeployTarget:
     lacks = LACKS
     loses = frozenset({"room-ahead"})
 
-    def __init__(self, name: str, engine: Engine) -> None:
+    def __init__(self, name: str, engine: LmdeployEngine) -> None:
         self.name = name
         self._engine = engine
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, LmdeployRequest] = {}
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Build a new scheduler. Failed, without a snapshot, if LMDeploy has none for this shape."""
@@ -81,7 +81,7 @@ class LmdeployTarget:
             self._core: Core = self._engine.build(shape)
         except Exception as error:
             return failed(error), None
-        self._observer = Observer(self._core, shape.num_blocks)
+        self._observer = LmdeployObserver(self._core, shape.num_blocks)
         self._caching = shape.caching
         return Done(), self._look()
 
@@ -111,11 +111,11 @@ class LmdeployTarget:
     # Requests.
 
     def _submit(self, op: ops.Submit) -> Outcome:
-        """A session with this one message (`Engine._add_message`)."""
+        """A session with this one message (`LmdeployEngine._add_message`)."""
         parameters = self._engine.messages.SamplingParam(max_new_tokens=MANY_TOKENS)
         session = self._core.scheduler.add_session(op.request)
         sequence = session.add_sequence(list(op.prompt), sampling_param=parameters, adapter_name=op.adapter)
-        self._live[op.request] = Live(sequence)
+        self._live[op.request] = LmdeployRequest(sequence)
         return Done(len(op.prompt) // self._core.block_size if self._caching else 0)
 
     def _lookup(self, op: ops.Lookup) -> Outcome:
@@ -156,7 +156,7 @@ class LmdeployTarget:
             before = int(live.sequence.num_history_ids) // self._core.block_size
         return Done((tuple(self._observer.table(live.sequence)[before:]),))
 
-    def _admit(self, live: Live, op: ops.Allocate) -> bool:
+    def _admit(self, live: LmdeployRequest, op: ops.Allocate) -> bool:
         """Admit a waiting request (`Scheduler.schedule`) and dispatch its step. False if there is no room."""
         scheduler, sequence, policy = self._core.scheduler, live.sequence, self._engine.admission._PrefillTurnPolicy
         starts = not sequence.num_blocks
@@ -177,7 +177,7 @@ class LmdeployTarget:
         live.ends = sequence.kv_token_limit is None
         return bool(admitted)
 
-    def _go_on(self, live: Live, op: ops.Allocate) -> bool:
+    def _go_on(self, live: LmdeployRequest, op: ops.Allocate) -> bool:
         """The next chunk of a prefill (`_ForwardInputsTask._reserve_chunk`), or a decode. False if there is no room."""
         scheduler, sequence = self._core.scheduler, live.sequence
         ahead = self._core.preallocated

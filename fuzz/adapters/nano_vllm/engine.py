@@ -18,7 +18,7 @@ CHECKOUT = "NANO_VLLM"
 
 
 @dataclass(frozen=True)
-class Engine:
+class NanoEngine:
     """The classes of one commit, and how its scheduler uses them."""
 
     manager: Any
@@ -39,7 +39,7 @@ class Engine:
 
 
 @cache
-def load() -> Engine:
+def load() -> NanoEngine:
     """The engine of this interpreter. ImportError, with what to do, if it or what it needs cannot be imported."""
     _enter_package()
     try:
@@ -49,7 +49,7 @@ def load() -> Engine:
     sequence = import_module("nanovllm.engine.sequence").Sequence
     sampling = import_module("nanovllm.sampling_params").SamplingParams
     chunks_prompts = hasattr(sequence([0], sampling()), "num_scheduled_tokens")
-    return Engine(manager, sequence, sampling, hasattr(manager, "hash_blocks"), chunks_prompts)
+    return NanoEngine(manager, sequence, sampling, hasattr(manager, "hash_blocks"), chunks_prompts)
 
 
 def _enter_package() -> None:

@@ -16,7 +16,7 @@ from ....model import ops
 from ....model.ops import Done, Failed, Kind, Operation, Outcome, Refused, Shape
 from ....model.shown.snapshot import Labels, Snapshot
 from ...findings.cause import failed
-from .engine import Engine
+from .engine import NanoEngine
 
 HIDES = frozenset({"usage", "registered", "num_identities", "events", "new_block_ids", "stats"})
 LACKS = frozenset(
@@ -34,7 +34,7 @@ BLOCK_SIZES = frozenset({2, 3, 4, 5, 8, 16})
 which only make traces longer."""
 
 
-class Live:
+class NanoRequest:
     """What the scheduler knows of a request."""
 
     def __init__(self, sequence: Any) -> None:
@@ -60,7 +60,7 @@ class NanoVllmTarget:
     lacks = LACKS
     block_sizes = BLOCK_SIZES
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: NanoEngine) -> None:
         self._engine = engine
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
@@ -70,7 +70,7 @@ class NanoVllmTarget:
         self._size = shape.groups[0].block_size
         self._engine.sequence.block_size = self._size
         self._manager = self._engine.manager(shape.num_blocks - 1, self._size)
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, NanoRequest] = {}
         self._labels = Labels()
         return Done(), self._look()
 
@@ -88,7 +88,7 @@ class NanoVllmTarget:
     def _apply(self, operation: Operation) -> Outcome:
         match operation:
             case ops.Submit(name, prompt):
-                self._live[name] = Live(self._engine.new_sequence(prompt))
+                self._live[name] = NanoRequest(self._engine.new_sequence(prompt))
                 return Done(len(prompt) // self._size)
             case ops.Lookup(name):
                 hit = self._hit(self._live[name].sequence)
@@ -123,7 +123,7 @@ class NanoVllmTarget:
             found.append(block)
         return found
 
-    def _allocate(self, live: Live, op: ops.Allocate) -> Outcome:
+    def _allocate(self, live: NanoRequest, op: ops.Allocate) -> Outcome:
         if op.new_tokens <= 0:
             return Failed("ValueError")
         sequence = live.sequence
@@ -176,7 +176,7 @@ class NanoVllmTarget:
             before.update(self._manager.hash_to_block_id)
             self._manager.hash_to_block_id = before
 
-    def _advance(self, live: Live, sampled: tuple[int, ...]) -> Outcome:
+    def _advance(self, live: NanoRequest, sampled: tuple[int, ...]) -> Outcome:
         sequence = live.sequence
         if self._engine.registers_after_step:
             sequence.num_cached_tokens, sequence.num_scheduled_tokens = live.computed, live.scheduled

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .batches import BatchScheduler
-from .engine import Cache, Engine
+from .engine import Cache, SglangEngine
 
-Plant = Callable[[Engine, Cache, BatchScheduler], None]
+Plant = Callable[[SglangEngine, Cache, BatchScheduler], None]
 
 
-def _state_too_early(engine: Engine, cache: Cache, scheduler: BatchScheduler) -> None:
+def _state_too_early(engine: SglangEngine, cache: Cache, scheduler: BatchScheduler) -> None:
     """The state of a running request is given back when its prompt is published."""
     if not cache.states:
         return
@@ -24,7 +24,7 @@ def _state_too_early(engine: Engine, cache: Cache, scheduler: BatchScheduler) ->
     scheduler._calls = replaced
 
 
-def _state_of_another(engine: Engine, cache: Cache, scheduler: BatchScheduler) -> None:
+def _state_of_another(engine: SglangEngine, cache: Cache, scheduler: BatchScheduler) -> None:
     """A hit gets the state of the node that was evicted or kept last, not of the one it ends at."""
     if not cache.states:
         return
@@ -37,7 +37,7 @@ def _state_of_another(engine: Engine, cache: Cache, scheduler: BatchScheduler) -
     cache.rows.mamba_pool.copy_from = copied
 
 
-def _never_admitted(engine: Engine, cache: Cache, scheduler: BatchScheduler) -> None:
+def _never_admitted(engine: SglangEngine, cache: Cache, scheduler: BatchScheduler) -> None:
     """A request that may need more than half of the pool finds no room, whatever is free."""
     new_adder = scheduler._new_adder
 
@@ -56,7 +56,7 @@ def _never_admitted(engine: Engine, cache: Cache, scheduler: BatchScheduler) -> 
     scheduler._new_adder = adder_of  # type: ignore[method-assign]
 
 
-def _batch_shares_pages(engine: Engine, cache: Cache, scheduler: BatchScheduler) -> None:
+def _batch_shares_pages(engine: SglangEngine, cache: Cache, scheduler: BatchScheduler) -> None:
     """The second request of a batch is given the slots of the first one."""
     new_batch = scheduler._new_batch
 
@@ -78,7 +78,7 @@ def _batch_shares_pages(engine: Engine, cache: Cache, scheduler: BatchScheduler)
     scheduler._new_batch = batch_of  # type: ignore[method-assign]
 
 
-def _retracted_keeps(engine: Engine, cache: Cache, scheduler: BatchScheduler) -> None:
+def _retracted_keeps(engine: SglangEngine, cache: Cache, scheduler: BatchScheduler) -> None:
     """A page of the pool is lost with every retraction."""
     left = scheduler._listener.left
 

@@ -8,14 +8,14 @@ from random import Random
 from ....model.ops import Group, Shape
 from .batch_faults import FAULTS as FAULTS
 from .batch_faults import Plant
-from .batches import BatchScheduler, Job
-from .engine import SWA_SHARE, Cache, Engine
+from .batches import BatchJob, BatchScheduler
+from .engine import SWA_SHARE, Cache, SglangEngine
 from .engine import load as load
-from .states import States
+from .listener import AnswerJudge, Told
+from .states import StatePool
 from .target import HIDES as HIDES
 from .target import LACKS as LACKS
 from .target import LOSES as LOSES
-from .telling import Judge, Told
 
 KNOWN = "known: a prompt within a page of the pool starves (sgl-project/sglang#28530, sgl-project/sglang#29249)"
 _STEPS = 400
@@ -35,7 +35,7 @@ class Mix:
     chunk: int
     ratio: float
     most: int
-    jobs: list[Job]
+    jobs: list[BatchJob]
     found: list[str] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
 
@@ -63,10 +63,10 @@ def draw_mix(seed: int, number: int) -> Mix:
     return Mix(kind, shape, states, chunk, random.choice((0.1, 0.1, 0.4, 1.0)), most, _jobs(random, room))
 
 
-def _jobs(random: Random, room: int) -> list[Job]:
+def _jobs(random: Random, room: int) -> list[BatchJob]:
     """Requests for a pool with so much room, in tokens. Many begin as an earlier one with its output does; few are
     about as long as the pool."""
-    jobs: list[Job] = []
+    jobs: list[BatchJob] = []
     for number in range(random.randint(4, 16)):
         length = random.randint(1, random.choice((8, room // 2, room // 2, room)))
         prompt = [random.randint(1, 3) for _ in range(length)]
@@ -75,14 +75,14 @@ def _jobs(random: Random, room: int) -> list[Job]:
             told = [*before.prompt, *before.outputs]
             prompt = told[: random.randint(1, len(told))] + prompt[: random.randint(0, 6)]
         outputs = [random.randint(1, 3) for _ in range(random.choice((1, 4, 16, room // 2)))]
-        jobs.append(Job(f"r{number}", prompt, outputs, random.choice((None, None, None, "salt"))))
+        jobs.append(BatchJob(f"r{number}", prompt, outputs, random.choice((None, None, None, "salt"))))
     return jobs
 
 
-def run_mix(engine: Engine, mix: Mix, judge: Judge, plant: Plant | None = None) -> Mix:
+def run_mix(engine: SglangEngine, mix: Mix, judge: AnswerJudge, plant: Plant | None = None) -> Mix:
     """Run this mix until all requests are finished, or something is found. `plant` plants a mistake."""
     cache = _build(engine, mix)
-    states = States(cache) if mix.states else None
+    states = StatePool(cache) if mix.states else None
     told = Told(engine, cache, mix.shape, states, judge)
     scheduler = BatchScheduler(engine, cache, told, chunk=mix.chunk, ratio=mix.ratio, most=mix.most)
     if plant:
@@ -123,13 +123,13 @@ def _starves(scheduler: BatchScheduler, told: Told) -> None:
         told.seen[KNOWN] += 1
 
 
-def _build(engine: Engine, mix: Mix) -> Cache:
+def _build(engine: SglangEngine, mix: Mix) -> Cache:
     if mix.states:
         return engine.build_with_states(mix.shape.num_blocks - 1, mix.states, _LONGEST)
     return engine.build(mix.shape)
 
 
-def _submit(scheduler: BatchScheduler, told: Told, job: Job, longest: int, seen: Counter[str]) -> None:
+def _submit(scheduler: BatchScheduler, told: Told, job: BatchJob, longest: int, seen: Counter[str]) -> None:
     if scheduler.add(job, longest) is None:
         seen["turned away: too long"] += 1
         return

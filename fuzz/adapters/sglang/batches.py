@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from .engine import Cache, Engine
-from .releases import Calls
+from .engine import Cache, SglangEngine
+from .releases import CacheCalls
 
 SPARE = 5
 """Tokens by which the longest prompt that the server takes is shorter than the longest sequence."""
@@ -23,7 +23,7 @@ VOCABULARY = 1 << 20
 
 
 @dataclass
-class Job:
+class BatchJob:
     """A request, and the tokens that it will sample."""
 
     name: str
@@ -62,12 +62,12 @@ class BatchScheduler:
     """Schedules on one cache."""
 
     def __init__(
-        self, engine: Engine, cache: Cache, listener: Listener, *, chunk: int, ratio: float, most: int
+        self, engine: SglangEngine, cache: Cache, listener: Listener, *, chunk: int, ratio: float, most: int
     ) -> None:
         """`chunk` tokens are prefilled in a step; `ratio` is the share of a request's possible output for which room is
         kept; at most `most` requests run at once."""
         self._engine, self._cache, self._listener = engine, cache, listener
-        self._calls: Calls = engine.calls
+        self._calls: CacheCalls = engine.calls
         self._chunk, self._ratio, self._most = chunk, ratio, most
         self._model = SimpleNamespace(is_encoder_decoder=False, vocab_size=VOCABULARY)
         self.waiting: list[Any] = []
@@ -82,7 +82,7 @@ class BatchScheduler:
 
     # Requests.
 
-    def add(self, job: Job, longest: int) -> int | None:
+    def add(self, job: BatchJob, longest: int) -> int | None:
         """Queue a request, as the server does with sequences of at most `longest` tokens. Returns how many tokens it
         may sample; None if it is turned away."""
         room, page = self._cache.full_pages * self._cache.page, self._cache.page

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from ....model.ops import NULL, Shape
-from .engine import Cache, Engine
-from .observe import Observer
+from .engine import Cache, SglangEngine
+from .observe import SglangObserver
 
 MANY_TOKENS = 1 << 20
 """Limit of tokens that a request generates; more than any does."""
@@ -23,7 +23,7 @@ class SglangDriver:
 
     clock = staticmethod(thread_time_ns)
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: SglangEngine) -> None:
         self._engine = engine
 
     def build(self, shape: Shape) -> object:
@@ -31,7 +31,7 @@ class SglangDriver:
         if shape.events:
             _missing("events of the form that is timed")
         self._cache: Cache = self._engine.build(shape)
-        self._observer = Observer(self._cache, self._engine.calls, len(shape.groups), shape.num_blocks)
+        self._observer = SglangObserver(self._cache, self._engine.calls, len(shape.groups), shape.num_blocks)
         return self._cache
 
     def request(self, name: str, prompt: list[int]) -> Any:

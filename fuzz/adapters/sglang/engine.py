@@ -15,7 +15,7 @@ from typing import Any
 
 from ....model.ops import Group, Shape
 from .kernels import Launched, enter_slots, slots_for_decode, slots_for_extend
-from .releases import Calls, release_for
+from .releases import CacheCalls, release_for
 from .standing_in import allow_registering_twice, stand_in_for, without_noise
 
 MAX_REQUESTS = 32
@@ -48,7 +48,7 @@ class Cache:
     """Slots of the pool for states of Mamba layers, 0 if there are none; ids 1 .. states."""
 
 
-class Engine:
+class SglangEngine:
     """The modules of an installed SGLang that the adapter uses, and how to build a cache from them."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Engine:
             paged: Any = _module("sglang.srt.mem_cache.allocator.paged")
             paged.alloc_extend_kernel = Launched(slots_for_extend)
             paged.alloc_decode_kernel = Launched(slots_for_decode)
-        self.calls = Calls(release, self.common, self.policy)
+        self.calls = CacheCalls(release, self.common, self.policy)
         self._configure()
 
     def _import(self) -> None:
@@ -175,9 +175,9 @@ class Engine:
 
 
 @cache
-def load() -> Engine:
-    """The SGLang of this interpreter; errors as for `Engine`."""
-    return Engine()
+def load() -> SglangEngine:
+    """The SGLang of this interpreter; errors as for `SglangEngine`."""
+    return SglangEngine()
 
 
 def _require_buildable(shape: Shape) -> int:

@@ -18,13 +18,13 @@ from ....model.arith import cdiv
 from ....model.ops import NULL, Value
 from ....model.shown.snapshot import Snapshot
 from .engine import Cache
-from .releases import Calls
+from .releases import CacheCalls
 
 
-class Observer:
+class SglangObserver:
     """Takes the snapshots of one cache, from its construction to its end."""
 
-    def __init__(self, cache: Cache, calls: Calls, num_groups: int, num_blocks: int) -> None:
+    def __init__(self, cache: Cache, calls: CacheCalls, num_groups: int, num_blocks: int) -> None:
         self._cache = cache
         self._calls = calls
         self._num_groups = num_groups

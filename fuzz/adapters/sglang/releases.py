@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
+class SglangRelease:
     """How the cache is called, from one release on."""
 
     since: str
@@ -34,9 +34,9 @@ class Release:
 
 
 RELEASES = (
-    Release(since="0.5.20", stand_ins=("xgrammar",), kernels=True, registers_twice=True),
-    Release(since="0.5.21", budget="allocator", stand_ins=("xgrammar",), kernels=True, registers_twice=True),
-    Release(since="0.5.22", budget="allocator", request="lengths", tree="either"),
+    SglangRelease(since="0.5.20", stand_ins=("xgrammar",), kernels=True, registers_twice=True),
+    SglangRelease(since="0.5.21", budget="allocator", stand_ins=("xgrammar",), kernels=True, registers_twice=True),
+    SglangRelease(since="0.5.22", budget="allocator", request="lengths", tree="either"),
 )
 """Oldest first; each holds until the next one."""
 
@@ -46,7 +46,7 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("post")[0]))
 
 
-def release_for(version: str) -> Release:
+def release_for(version: str) -> SglangRelease:
     """How this version is called. ImportError, with the reason, for one that the adapter does not know how to call."""
     known = [release for release in RELEASES if numbers(release.since) <= numbers(version)]
     if not known:
@@ -57,10 +57,10 @@ def release_for(version: str) -> Release:
     return known[-1]
 
 
-class Calls:
+class CacheCalls:
     """The calls that differ between releases; the others are made where they are needed."""
 
-    def __init__(self, release: Release, common: Any, policy: Any) -> None:
+    def __init__(self, release: SglangRelease, common: Any, policy: Any) -> None:
         """`common` is the release's `mem_cache.common`, `policy` its `managers.schedule_policy`."""
         self._release, self._common, self._policy = release, common, policy
         self._lengths = release.request == "lengths"

@@ -23,7 +23,7 @@ def _state_of(request: Any, tokens: int) -> float:
     return float(crc32(f"{request.cache_salt}/{known}".encode()) & _BITS | 1)
 
 
-class States:
+class StatePool:
     """The state pool of one cache."""
 
     def __init__(self, cache: Cache) -> None:

@@ -26,8 +26,8 @@ from ....model.shown.snapshot import Snapshot
 from ...findings.cause import cause_of, failed
 from ...targets.base import TargetLostError
 from .driver import MANY_TOKENS, SglangDriver
-from .engine import Cache, Engine
-from .observe import Observer
+from .engine import Cache, SglangEngine
+from .observe import SglangObserver
 from .releases import page_lengths
 
 HIDES = frozenset(
@@ -56,7 +56,7 @@ LACKS = frozenset(
 LOSES = frozenset({"eagle-last-block", "skipped-on-optimistic-count", "room-ahead", "pools-apart"})
 
 
-class Live:
+class SglangRequest:
     """What the scheduler knows of a request."""
 
     def __init__(self, request: Any) -> None:
@@ -102,11 +102,11 @@ class SglangTarget:
     lacks = LACKS
     loses = LOSES
 
-    def __init__(self, name: str, engine: Engine) -> None:
+    def __init__(self, name: str, engine: SglangEngine) -> None:
         self.name = name
         self._engine = engine
         self._calls = engine.calls
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, SglangRequest] = {}
 
     def driver(self) -> SglangDriver:
         """See `targets.driver.driver_of`."""
@@ -120,7 +120,7 @@ class SglangTarget:
         except Exception as error:
             return failed(error), None
         self._shape = shape
-        self._observer = Observer(self._cache, self._engine.calls, len(shape.groups), shape.num_blocks)
+        self._observer = SglangObserver(self._cache, self._engine.calls, len(shape.groups), shape.num_blocks)
         return Done(), self._look()
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
@@ -163,7 +163,7 @@ class SglangTarget:
         )
         if op.skip_lookup:  # a request for the prompt's log probabilities computes all of it
             request.return_logprob, request.logprob_start_len = True, 0
-        self._live[op.request] = Live(request)
+        self._live[op.request] = SglangRequest(request)
         return Done(len(op.prompt) // self._cache.page if self._shape.caching else 0)
 
     def _lookup(self, op: ops.Lookup) -> Outcome:
@@ -183,7 +183,7 @@ class SglangTarget:
         before = max(before, cdiv(0 if before else self._calls.prefix(live.request), self._cache.page))
         return Done(tuple(tuple(table[before:]) for table in tables))
 
-    def _first(self, live: Live, op: ops.Allocate) -> bool:
+    def _first(self, live: SglangRequest, op: ops.Allocate) -> bool:
         """The first step of a request that holds nothing."""
         request, tree = live.request, self._cache.tree
         if not op.hit:
@@ -200,7 +200,7 @@ class SglangTarget:
         self._prefill(live, start, op.new_tokens)
         return True
 
-    def _next(self, live: Live, op: ops.Allocate) -> bool:
+    def _next(self, live: SglangRequest, op: ops.Allocate) -> bool:
         """A further step of a request that holds memory."""
         start, new, kv = live.computed, op.new_tokens, live.request.kv
         settled = kv.kv_allocated_len == start
@@ -215,7 +215,7 @@ class SglangTarget:
         self._prefill(live, start, new)
         return True
 
-    def _prefill(self, live: Live, start: int, new: int) -> None:
+    def _prefill(self, live: SglangRequest, start: int, new: int) -> None:
         """A step over known tokens; slots for drafts behind them are reserved as in a speculative step."""
         known = min(new, live.known - start)
         request, torch = live.request, self._engine.torch
@@ -231,7 +231,7 @@ class SglangTarget:
         live.is_unpublished = True
         live.is_decoding = start + known == live.known
 
-    def _decode(self, live: Live, start: int) -> bool:
+    def _decode(self, live: SglangRequest, start: int) -> bool:
         """A step of one token. False if there is no room."""
         batch = self._running(live.request, start)
         if not batch.check_decode_mem():
@@ -242,7 +242,7 @@ class SglangTarget:
         live.begin(start, 1)
         return True
 
-    def _speculate(self, live: Live, start: int, new: int) -> bool:
+    def _speculate(self, live: SglangRequest, start: int, new: int) -> bool:
         """A step with tokens that are not known yet, or in slots left over from such a step. False if there is no
         room."""
         request, tree = live.request, self._cache.tree
@@ -305,7 +305,7 @@ class SglangTarget:
             live.request.kv.kv_committed_len = live.computed
         return Done(live.known // self._cache.page if self._shape.caching else 0)
 
-    def _publish(self, live: Live) -> None:
+    def _publish(self, live: SglangRequest) -> None:
         """Put the pages of a finished prefill into the tree. Where the tree already has the same content, the row is
         changed to the tree's pages, and the request's own become free."""
         if live.is_unpublished and not live.scheduled:

@@ -14,7 +14,7 @@ from ....model.attention import demand
 from ....model.config.capacity import Rules
 from ....model.config_json import MANAGED, Config, Configured, Json, Layer, LayerGroup, Layers, Spec, WorkerConfig
 from ...targets.deviations import Deviation
-from ...targets.released_rules import Entry, ReleasedRules
+from ...targets.released_rules import ReleasedRule, ReleasedRules
 from .reference_groups import GROUPING, layer_tuples_of
 
 
@@ -158,14 +158,14 @@ def _spelled_out(x: Layer) -> Layer:
 
 
 CAPACITY = (
-    Entry("worker_config", worker_config, _name_worker),
-    Entry("has_mamba", has_mamba, "C-12"),
-    Entry("needed", needed, _name_needed),
-    Entry("plain_needed", plain_needed, "C-17"),
-    Entry("concurrency", concurrency, _name_concurrency),
-    Entry("longest", longest, _name_longest),
-    Entry("scheduler_config", scheduler_config, "C-09"),
-    Entry("configs", configs, _name_configs),
+    ReleasedRule("worker_config", worker_config, _name_worker),
+    ReleasedRule("has_mamba", has_mamba, "C-12"),
+    ReleasedRule("needed", needed, _name_needed),
+    ReleasedRule("plain_needed", plain_needed, "C-17"),
+    ReleasedRule("concurrency", concurrency, _name_concurrency),
+    ReleasedRule("longest", longest, _name_longest),
+    ReleasedRule("scheduler_config", scheduler_config, "C-09"),
+    ReleasedRule("configs", configs, _name_configs),
 )
 """Blocks, lengths, workers."""
 
@@ -176,7 +176,7 @@ class Reference0230(ReleasedRules):
     def __init__(self) -> None:
         self._objects: dict[str, object] = {}
         """Layer name -> which spec object it has, where layers share them."""
-        super().__init__([*GROUPING, *CAPACITY, Entry("layer_tuples", layer_tuples_of(self._objects), "C-07")])
+        super().__init__([*GROUPING, *CAPACITY, ReleasedRule("layer_tuples", layer_tuples_of(self._objects), "C-07")])
 
     def answer(self, op: str, inputs: Mapping[str, Any]) -> dict[str, Json]:
         """The answer to a question; what made a difference to it is added to `fired`."""

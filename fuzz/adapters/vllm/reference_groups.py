@@ -26,7 +26,7 @@ from ....model.config_json import (
     Spec,
 )
 from ....model.ops import Shape
-from ...targets.released_rules import Entry
+from ...targets.released_rules import ReleasedRule
 
 
 def construct(r: Rules, x: Layer) -> Layer:
@@ -273,25 +273,27 @@ def build(r: Rules, shape: Shape) -> None:
 
 
 GROUPING = (
-    Entry("construct", construct, _name_construct, judged_with=("page",)),
-    Entry("page", page, _name_page),
-    Entry("resize", resize, lambda r, wanted, made, x, size: "S-12" if x.kv_cache_specs else "S-06"),
-    Entry("real_page", real_page, _name_real_page),
-    Entry("scales", scales, "S-20"),
-    Entry("cap", cap, "S-13"),
-    Entry("blocks", blocks, "S-15"),
-    Entry("merge", merge, _name_merge),
-    Entry("is_spec_uniform", is_spec_uniform, "S-05"),
-    Entry("is_type_uniform", is_type_uniform, _name_type),
-    Entry("block_sizes", block_sizes, lambda r, wanted, found, config, specs: "C-03" if len(specs) == 1 else "C-02"),
-    Entry("with_page", with_page, "C-04"),
-    Entry("unify_hybrid", unify_hybrid, "C-13"),
-    Entry("as_full", as_full, "C-13"),
-    Entry("groups_of_one_page", groups_of_one_page, "C-05"),
-    Entry("fit_hidden", fit_hidden, "C-05"),
-    Entry("uniform_types", uniform_types, "C-06"),
-    Entry("slots", slots),
-    Entry("hash_at", hash_at, "C-01"),
-    Entry("build", build, "C-18"),
+    ReleasedRule("construct", construct, _name_construct, judged_with=("page",)),
+    ReleasedRule("page", page, _name_page),
+    ReleasedRule("resize", resize, lambda r, wanted, made, x, size: "S-12" if x.kv_cache_specs else "S-06"),
+    ReleasedRule("real_page", real_page, _name_real_page),
+    ReleasedRule("scales", scales, "S-20"),
+    ReleasedRule("cap", cap, "S-13"),
+    ReleasedRule("blocks", blocks, "S-15"),
+    ReleasedRule("merge", merge, _name_merge),
+    ReleasedRule("is_spec_uniform", is_spec_uniform, "S-05"),
+    ReleasedRule("is_type_uniform", is_type_uniform, _name_type),
+    ReleasedRule(
+        "block_sizes", block_sizes, lambda r, wanted, found, config, specs: "C-03" if len(specs) == 1 else "C-02"
+    ),
+    ReleasedRule("with_page", with_page, "C-04"),
+    ReleasedRule("unify_hybrid", unify_hybrid, "C-13"),
+    ReleasedRule("as_full", as_full, "C-13"),
+    ReleasedRule("groups_of_one_page", groups_of_one_page, "C-05"),
+    ReleasedRule("fit_hidden", fit_hidden, "C-05"),
+    ReleasedRule("uniform_types", uniform_types, "C-06"),
+    ReleasedRule("slots", slots),
+    ReleasedRule("hash_at", hash_at, "C-01"),
+    ReleasedRule("build", build, "C-18"),
 )
 """Layers and groups."""

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from ....model.ops import Group, Item, Submit
 from .scheduler_config import Setup, module, shape_of
 from .scheduler_connectors import MINIMAL
-from .scheduler_device import Job
+from .scheduler_device import DeviceJob
 from .scheduler_run import Observed, SchedulerRun
 
 TEXT = tuple(range(1, 4097))
@@ -24,7 +24,7 @@ IMAGE = 9000
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CaseVerdict:
     """The result of a case: whether the violation occurred, what happened in one sentence, and all observations."""
 
     shown: bool
@@ -37,31 +37,31 @@ def _text(length: int, first: int = 0) -> tuple[int, ...]:
     return TEXT[first : first + length]
 
 
-def _corrupted(observed: Observed) -> Verdict:
-    return Verdict(bool(observed.corruption), observed.corruption[0] if observed.corruption else "", observed)
+def _corrupted(observed: Observed) -> CaseVerdict:
+    return CaseVerdict(bool(observed.corruption), observed.corruption[0] if observed.corruption else "", observed)
 
 
-def _crashed(observed: Observed, exception: str = "") -> Verdict:
+def _crashed(observed: Observed, exception: str = "") -> CaseVerdict:
     """The violation is this exception (how it begins, type first; any if empty). RuntimeError for another one: an
     engine that dies of something else says nothing about the case."""
     if not observed.error.startswith(exception) and observed.error:
         raise RuntimeError(f"the engine ends with another exception: {observed.error}")
-    return Verdict(bool(observed.error), observed.error, observed)
+    return CaseVerdict(bool(observed.error), observed.error, observed)
 
 
-def _starved(observed: Observed) -> Verdict:
+def _starved(observed: Observed) -> CaseVerdict:
     waiting = ", ".join(observed.starved)
-    return Verdict(bool(observed.starved), f"never scheduled: {waiting}" if waiting else "", observed)
+    return CaseVerdict(bool(observed.starved), f"never scheduled: {waiting}" if waiting else "", observed)
 
 
 def _one_full(num_blocks: int = 64, block_size: int = 16, max_model_len: int = 256) -> Setup:
     return Setup(shape_of((Group("full", block_size),), num_blocks, max_model_len, 128))
 
 
-def _scan(build: Callable[[int], Observed], judge: Callable[[Observed], Verdict], values: range) -> Verdict:
+def _scan(build: Callable[[int], Observed], judge: Callable[[Observed], CaseVerdict], values: range) -> CaseVerdict:
     """The verdict at the first of these values (blocks in the pool, or held) at which the violation occurs; else the
     last verdict."""
-    verdict = Verdict(False, "", Observed())
+    verdict = CaseVerdict(False, "", Observed())
     for value in values:
         verdict = judge(build(value))
         if verdict.shown:
@@ -72,73 +72,73 @@ def _scan(build: Callable[[int], Observed], judge: Callable[[Observed], Verdict]
 # Identities of blocks.
 
 
-def adapter_named_like_salt() -> Verdict:
+def adapter_named_like_salt() -> CaseVerdict:
     """A request without an adapter, with the adapter's name as its salt, gets blocks computed with that adapter."""
     run = SchedulerRun(_one_full())
-    run.add(Job(Submit("with adapter", _text(40), adapter="tenant"), 2))
+    run.add(DeviceJob(Submit("with adapter", _text(40), adapter="tenant"), 2))
     run.run()
-    run.add(Job(Submit("salted", _text(40), salt="tenant"), 2))
+    run.add(DeviceJob(Submit("salted", _text(40), salt="tenant"), 2))
     return _corrupted(run.run())
 
 
-def adapter_loaded_anew(in_place: bool = False) -> Verdict:
+def adapter_loaded_anew(in_place: bool = False) -> CaseVerdict:
     """An adapter is unloaded and another one loaded under the same name from another path: the old blocks are hit."""
     run = SchedulerRun(_one_full())
     for name, version in (("before", 0), ("after", 1)):
         submit = Submit(name, _text(40), adapter="tenant")
-        run.add(Job(submit, 2, adapter_version=version, adapter_in_place=in_place))
+        run.add(DeviceJob(submit, 2, adapter_version=version, adapter_in_place=in_place))
         run.run()
     return _corrupted(run.observed)
 
 
-def adapter_changed_in_place() -> Verdict:
+def adapter_changed_in_place() -> CaseVerdict:
     """An adapter is trained further in the same path and loaded again: the old blocks are hit."""
     return adapter_loaded_anew(in_place=True)
 
 
-def overlapping_items() -> Verdict:
+def overlapping_items() -> CaseVerdict:
     """A video and its sound are two items on the same tokens; the same video with another sound hits the old blocks."""
     run = SchedulerRun(_one_full())
     prompt = (*_text(4), *[IMAGE] * 60, *_text(8, 100))
     for name, sound in (("first", "sound 1"), ("second", "sound 2")):
         items = (Item("video", 4, 60), Item(sound, 4, 60))
-        run.add(Job(Submit(name, prompt, items=items), 2))
+        run.add(DeviceJob(Submit(name, prompt, items=items), 2))
         run.run()
     return _corrupted(run.observed)
 
 
-def items_lost_on_restart() -> Verdict:
+def items_lost_on_restart() -> CaseVerdict:
     """Two conversations differ in one of two images in the prompt's last block; one is preempted and starts again."""
     run = SchedulerRun(_one_full(num_blocks=10, max_model_len=64))
     prompt = (*_text(18), *[IMAGE] * 4, *_text(2, 50), *[IMAGE] * 4)
-    run.add(Job(Submit("other", prompt, items=(Item("image 1", 18, 4), Item("shared", 24, 4))), 30))
-    run.add(Job(Submit("long", _text(20, 200)), 40))
+    run.add(DeviceJob(Submit("other", prompt, items=(Item("image 1", 18, 4), Item("shared", 24, 4))), 30))
+    run.add(DeviceJob(Submit("long", _text(20, 200)), 40))
     run.step()
-    run.add(Job(Submit("preempted", prompt, items=(Item("image 2", 18, 4), Item("shared", 24, 4))), 30))
+    run.add(DeviceJob(Submit("preempted", prompt, items=(Item("image 2", 18, 4), Item("shared", 24, 4))), 30))
     return _corrupted(run.run())
 
 
 # Hits that are too long.
 
 
-def chunk_astride_block() -> Verdict:
+def chunk_astride_block() -> CaseVerdict:
     """The chunk is no multiple of the block size: the hit ends before the chunk that its search assumed."""
     groups = (Group("chunked", 16, chunk=24),)
     run = SchedulerRun(Setup(shape_of(groups, 32, 128, 128)))
-    run.add(Job(Submit("only", _text(31)), 4))
+    run.add(DeviceJob(Submit("only", _text(31)), 4))
     return _corrupted(run.run())
 
 
-def state_beyond_keys() -> Verdict:
+def state_beyond_keys() -> CaseVerdict:
     """Eagle and a hybrid with Mamba: the next turn of a conversation gets a hit longer than what full attention
     holds."""
     groups = (Group("full", 16), Group("mamba", 16, mamba_mode="align", speculative_blocks=2))
     run = SchedulerRun(Setup(shape_of(groups, 64, 256, 256, eagle=True), drafts=2))
-    first = Job(Submit("turn 1", _text(40)), 26, drafts=((2, 0),))
+    first = DeviceJob(Submit("turn 1", _text(40)), 26, drafts=((2, 0),))
     run.add(first)
     run.run()
     history = tuple(first.token(position) for position in range(66))
-    run.add(Job(Submit("turn 2", (*history, *_text(30, 300))), 4, drafts=((2, 0),)))
+    run.add(DeviceJob(Submit("turn 2", (*history, *_text(30, 300))), 4, drafts=((2, 0),)))
     return _corrupted(run.run())
 
 
@@ -149,17 +149,17 @@ def _decode_under_pressure(num_blocks: int, drafts: int) -> Observed:
     run = SchedulerRun(Setup(shape, drafts=drafts, asynchronous=True))
     judged = ((drafts, 0), (drafts, 1), (drafts, 0)) if drafts else ()
     for index in range(12):
-        run.add(Job(Submit(f"r{index}", _text(5 + 3 * index % 20, 40 * index)), 24, drafts=judged))
+        run.add(DeviceJob(Submit(f"r{index}", _text(5 + 3 * index % 20, 40 * index)), 24, drafts=judged))
     return run.run()
 
 
-def window_cut_too_early() -> Verdict:
+def window_cut_too_early() -> CaseVerdict:
     """Asynchronous, with drafts: blocks behind the window are freed for tokens that are rejected afterwards, and
     another request takes them."""
     return _scan(lambda blocks: _decode_under_pressure(blocks, 3), _corrupted, range(30, 46, 2))
 
 
-def window_cut_without_drafts() -> Verdict:
+def window_cut_without_drafts() -> CaseVerdict:
     """The same without drafts (negative control): nothing is rejected, so no freed block is read again."""
     return _scan(lambda blocks: _decode_under_pressure(blocks, 0), _corrupted, range(30, 46, 2))
 
@@ -167,41 +167,41 @@ def window_cut_without_drafts() -> Verdict:
 # Admission.
 
 
-def window_reserved_as_full() -> Verdict:
+def window_reserved_as_full() -> CaseVerdict:
     """A prompt that passes the start-up check waits for ever, because the gate counts its window groups in full."""
     groups = (Group("full", 16), Group("sliding", 16, window=64))
     run = SchedulerRun(Setup(shape_of(groups, 80, 1024, 64)))
-    run.add(Job(Submit("long", _text(1000)), 4))
+    run.add(DeviceJob(Submit("long", _text(1000)), 4))
     return _starved(run.run())
 
 
 # A connector loads tokens from outside.
 
 
-def state_from_outside() -> Verdict:
+def state_from_outside() -> CaseVerdict:
     """Running states and a connector: the block for the loaded state is not counted, and the engine dies taking it."""
     groups = (Group("full", 16), Group("mamba", 16, mamba_mode="align"))
 
     def build(held: int) -> Observed:
         run = SchedulerRun(Setup(shape_of(groups, 40, 512, 512), connector=MINIMAL))
-        run.add(Job(Submit("holder", _text(16 * held - 1)), 200))
+        run.add(DeviceJob(Submit("holder", _text(16 * held - 1)), 200))
         run.step()
-        run.add(Job(Submit("loaded", _text(100, 1000)), 4, external=96))
+        run.add(DeviceJob(Submit("loaded", _text(100, 1000)), 4, external=96))
         return run.run(60)
 
     return _scan(build, lambda observed: _crashed(observed, "ValueError: Cannot get"), range(20, 32))
 
 
-def prompt_loaded_whole() -> Verdict:
+def prompt_loaded_whole() -> CaseVerdict:
     """A window and a connector that has a whole prompt: the last token is computed again, without the first position of
     its window, which is the last one of a block."""
     groups = (Group("full", 16), Group("sliding", 16, window=64))
     run = SchedulerRun(Setup(shape_of(groups, 64, 256, 128), connector=MINIMAL))
-    run.add(Job(Submit("loaded", _text(127)), 4, external=127, loads_later=True))
+    run.add(DeviceJob(Submit("loaded", _text(127)), 4, external=127, loads_later=True))
     return _corrupted(run.run(60))
 
 
-def hit_taken_for_external() -> Verdict:
+def hit_taken_for_external() -> CaseVerdict:
     """Two groups and a connector: one group takes blocks for external tokens that are part of the other's hit, which is
     not held yet."""
     groups = (Group("full", 32), Group("sliding", 16, window=48))
@@ -209,48 +209,48 @@ def hit_taken_for_external() -> Verdict:
     def build(num_blocks: int) -> Observed:
         run = SchedulerRun(Setup(shape_of(groups, num_blocks, 256, 128), connector=MINIMAL))
         for job, steps in (
-            (Job(Submit("before", _text(64, 1000)), 12), 8),
-            (Job(Submit("long", _text(191)), 16), 1),
-            (Job(Submit("next", _text(188)), 26), 6),
+            (DeviceJob(Submit("before", _text(64, 1000)), 12), 8),
+            (DeviceJob(Submit("long", _text(191)), 16), 1),
+            (DeviceJob(Submit("next", _text(188)), 26), 6),
         ):
             run.add(job)
             for _ in range(steps):
                 run.step()
-        run.add(Job(Submit("loaded", (*_text(64), *_text(52, 600))), 4, external=96, loads_later=True))
+        run.add(DeviceJob(Submit("loaded", (*_text(64), *_text(52, 600))), 4, external=96, loads_later=True))
         return run.run(60)
 
     return _scan(build, _corrupted, range(23, 64))
 
 
-def hit_not_cut() -> Verdict:
+def hit_not_cut() -> CaseVerdict:
     """Two different groups of full attention and a window: the second group keeps a hit that the window has
     shortened."""
     groups = (Group("full", 16), Group("full", 16, num_heads=2), Group("sliding", 16, window=32))
 
     def build(held: int) -> Observed:
         run = SchedulerRun(Setup(shape_of(groups, 70, 256, 64), connector=MINIMAL))
-        run.add(Job(Submit("long", _text(180)), 60))
+        run.add(DeviceJob(Submit("long", _text(180)), 60))
         for _ in range(5):
             run.step()
-        run.add(Job(Submit("holder", _text(16 * held - 1, 1000)), 30))
+        run.add(DeviceJob(Submit("holder", _text(16 * held - 1, 1000)), 30))
         for _ in range(4):
             run.step()
-        run.add(Job(Submit("loaded", (*_text(66), *_text(20, 600))), 4, external=16, loads_later=True))
+        run.add(DeviceJob(Submit("loaded", (*_text(66), *_text(20, 600))), 4, external=16, loads_later=True))
         run.run(60)
         for index in range(4):
-            run.add(Job(Submit(f"after {index}", _text(120, 700 + 200 * index)), 8))
+            run.add(DeviceJob(Submit(f"after {index}", _text(120, 700 + 200 * index)), 8))
         return run.run(120)
 
-    def judge(observed: Observed) -> Verdict:
+    def judge(observed: Observed) -> CaseVerdict:
         verdict = _corrupted(observed) if observed.corruption else _crashed(observed)
         if verdict.shown or not observed.missing_blocks:
             return verdict
-        return Verdict(True, f"{-observed.missing_blocks} more blocks count as free than there are", observed)
+        return CaseVerdict(True, f"{-observed.missing_blocks} more blocks count as free than there are", observed)
 
     return _scan(build, judge, range(1, 14))
 
 
-def loads_block_each_other() -> Verdict:
+def loads_block_each_other() -> CaseVerdict:
     """A window and a connector: two requests are admitted to load, and then each waits for the blocks of the other,
     though each of them ends if it is alone."""
     groups = (Group("full", 16), Group("sliding", 16, window=64))
@@ -259,7 +259,7 @@ def loads_block_each_other() -> Verdict:
     def build(num_blocks: int, jobs: Sequence[tuple[str, int, int, int]] = both) -> Observed:
         run = SchedulerRun(Setup(shape_of(groups, num_blocks, 512, 128), connector=MINIMAL))
         for name, first, length, external in jobs:
-            run.add(Job(Submit(name, _text(length, first)), 4, external=external, loads_later=True))
+            run.add(DeviceJob(Submit(name, _text(length, first)), 4, external=external, loads_later=True))
         return run.run(200)
 
     def judged(num_blocks: int) -> Observed:
@@ -277,40 +277,40 @@ def loads_block_each_other() -> Verdict:
 def _replayed(setup: Setup, prompt: Sequence[int]) -> Observed:
     run = SchedulerRun(setup)
     for name in ("first", "replay"):
-        run.add(Job(Submit(name, tuple(prompt)), 4, drafts=((setup.drafts, 0),) if setup.drafts else ()))
+        run.add(DeviceJob(Submit(name, tuple(prompt)), 4, drafts=((setup.drafts, 0),) if setup.drafts else ()))
         run.run()
     return run.observed
 
 
-def _replay_loses(setup: Setup, prompt: Sequence[int]) -> Verdict:
+def _replay_loses(setup: Setup, prompt: Sequence[int]) -> CaseVerdict:
     """The violation occurs if a replay with eagle loses more than the one alignment that it has to give up."""
     without = replace(setup, drafts=0, shape=replace(setup.shape, eagle=False))
     observed, kept = _replayed(setup, prompt), _replayed(without, prompt).hits["replay"]
     hit = observed.hits["replay"]
     what = f"a replay hits {hit} tokens with eagle, {kept} without"
-    return Verdict(hit + setup.shape.scheduler_block_size < kept, what, observed)
+    return CaseVerdict(hit + setup.shape.scheduler_block_size < kept, what, observed)
 
 
-def replay_never_hits() -> Verdict:
+def replay_never_hits() -> CaseVerdict:
     """Retention interval 0 (kept for replays only), a window and eagle: no replay ever hits."""
     groups = (Group("full", 16), Group("sliding", 16, window=32))
     shape = shape_of(groups, 128, 1024, 256, eagle=True)
     return _replay_loses(Setup(shape, drafts=2, retention=0), _text(300))
 
 
-def replay_never_hits_by_default() -> Verdict:
+def replay_never_hits_by_default() -> CaseVerdict:
     """The same with the release's own retention interval."""
     groups = (Group("full", 16), Group("sliding", 16, window=32))
     return _replay_loses(Setup(shape_of(groups, 128, 1024, 256, eagle=True), drafts=2), _text(300))
 
 
-def short_prompt_loses_hit() -> Verdict:
+def short_prompt_loses_hit() -> CaseVerdict:
     """Eagle, a window in smaller blocks than full attention, a prompt shorter than the window: its hit is lost."""
     groups = (Group("full", 64), Group("sliding", 16, window=512))
     return _replay_loses(Setup(shape_of(groups, 256, 1024, 256, eagle=True), drafts=2), _text(200))
 
 
-CASES: Mapping[str, Callable[[], Verdict]] = {
+CASES: Mapping[str, Callable[[], CaseVerdict]] = {
     case.__name__.replace("_", "-"): case
     for case in (
         adapter_named_like_salt,

@@ -19,7 +19,7 @@ POISON = 0
 
 
 @dataclass(frozen=True)
-class Job:
+class DeviceJob:
     """A request, with facts that the scheduler does not know."""
 
     submit: Submit
@@ -48,7 +48,7 @@ class Job:
 class Resident:
     """A request that the device knows; lengths in tokens."""
 
-    job: Job
+    job: DeviceJob
     contents: list[int] = field(default_factory=list)
     """Tags of the known tokens."""
     tables: list[list[int]] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Resident:
 
 
 @dataclass(frozen=True)
-class Ran:
+class StepResult:
     """The result of one step."""
 
     sampled: Mapping[str, list[int]]
@@ -69,7 +69,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Piece:
+class StepPiece:
     """One request's part of a step: positions `start .. end - 1`.
 
     `known` tokens were known before the step. Drafts begin at `first_end`; from `right` on they are wrong.
@@ -86,7 +86,7 @@ class Piece:
 class Device:
     """Executes the steps of a scheduler for `jobs`, in the order in which they are given."""
 
-    def __init__(self, shape: Shape, jobs: Mapping[str, Job], asynchronous: bool) -> None:
+    def __init__(self, shape: Shape, jobs: Mapping[str, DeviceJob], asynchronous: bool) -> None:
         self.rules: list[Rule] = [rule_for(group, shape) for group in shape.groups]
         self._jobs = jobs
         self._asynchronous = asynchronous
@@ -99,7 +99,7 @@ class Device:
 
     # Steps and loads.
 
-    def execute(self, output: Any, known: Mapping[str, int]) -> Ran:
+    def execute(self, output: Any, known: Mapping[str, int]) -> StepResult:
         """Run a step. `known`: number of tokens known to the scheduler, per request."""
         self._receive(output, known)
         self._prepare_pages(output)
@@ -112,7 +112,7 @@ class Device:
             self._write(piece)
         for piece in pieces:
             wrong += self._read(piece)
-        return Ran({piece.name: self._advance(piece) for piece in pieces}, tuple(wrong))
+        return StepResult({piece.name: self._advance(piece) for piece in pieces}, tuple(wrong))
 
     def decode_steps(self, name: str) -> int:
         """Number of steps with drafts that the request has made."""
@@ -180,7 +180,7 @@ class Device:
             load()
         self._loads.clear()
 
-    def _piece(self, name: str, tokens: int, drafts: Sequence[int]) -> Piece:
+    def _piece(self, name: str, tokens: int, drafts: Sequence[int]) -> StepPiece:
         """One request's part of the step; the tokens of its right drafts become known."""
         resident = self._residents[name]
         start, known = resident.computed, len(resident.contents)
@@ -192,9 +192,9 @@ class Device:
                 right += min(len(drafts), resident.job.drafts[resident.decode_steps % len(resident.job.drafts)][1])
             resident.decode_steps += 1
         self._learn(resident, right)
-        return Piece(name, start, end, right, known, first_end)
+        return StepPiece(name, start, end, right, known, first_end)
 
-    def _advance(self, piece: Piece) -> list[int]:
+    def _advance(self, piece: StepPiece) -> list[int]:
         """The right drafts and one more token; none if the step ended before the end of the known tokens."""
         resident = self._residents[piece.name]
         resident.computed = piece.right
@@ -210,7 +210,7 @@ class Device:
         while len(contents) < length:
             contents.append(self._content(submit, contents[-1] if contents else None, resident.job, len(contents)))
 
-    def _content(self, submit: Submit, before: int | None, job: Job, at: int) -> int:
+    def _content(self, submit: Submit, before: int | None, job: DeviceJob, at: int) -> int:
         row = submit.embeds[at] if submit.embeds is not None and at < len(submit.embeds) else None
         items = tuple(
             (item.identifier, item.length, at - item.offset)
@@ -237,7 +237,7 @@ class Device:
         if entry < len(table) and table[entry] != NULL:
             self._pages[table[entry]][position % rule.b] = tag
 
-    def _write(self, piece: Piece) -> None:
+    def _write(self, piece: StepPiece) -> None:
         resident = self._residents[piece.name]
         for group, rule in enumerate(self.rules):
             if isinstance(rule, Mamba):
@@ -247,7 +247,7 @@ class Device:
                 tag = self._tag(resident, group, position) if position < piece.right else next(self._junk)
                 self._put(resident, group, rule, position, tag)
 
-    def _read(self, piece: Piece) -> list[str]:
+    def _read(self, piece: StepPiece) -> list[str]:
         """Check everything that the step's queries read, except those of wrong drafts. One line per group, about the
         first wrong position."""
         resident = self._residents[piece.name]
@@ -280,7 +280,7 @@ class Device:
 
     # States.
 
-    def _read_states(self, piece: Piece) -> list[str]:
+    def _read_states(self, piece: StepPiece) -> list[str]:
         resident = self._residents[piece.name]
         lines = []
         for group, rule in enumerate(self.rules):
@@ -296,7 +296,7 @@ class Device:
                 lines.append(f"{where} in block {block} holds {self._describe(found)}")
         return lines
 
-    def _write_states(self, piece: Piece, resident: Resident, group: int, rule: Mamba) -> None:
+    def _write_states(self, piece: StepPiece, resident: Resident, group: int, rule: Mamba) -> None:
         """Write what the rule says of the step (`model.attention.Mamba.writes`); behind wrong drafts it is junk."""
         table, step = resident.tables[group], Step(piece.start, piece.end, piece.end - piece.first_end)
         writes = rule.writes(step, piece.right)

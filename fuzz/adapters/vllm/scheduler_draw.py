@@ -8,8 +8,8 @@ from ....model.arith import cdiv
 from ....model.ops import Group, Item, Submit
 from .scheduler_config import Setup, shape_of
 from .scheduler_connectors import MINIMAL
-from .scheduler_device import Job
-from .scheduler_story import Event, Story, What
+from .scheduler_device import DeviceJob
+from .scheduler_story import Story, StoryEvent, What
 
 ALPHABET = 4
 """Prompts are drawn from so few tokens that their blocks often agree by chance, too."""
@@ -87,8 +87,8 @@ def _setup(random: Random, connectors: Sequence[str], attention: Sequence[str]) 
 # Requests.
 
 
-def _jobs(random: Random, setup: Setup) -> list[Job]:
-    jobs: list[Job] = []
+def _jobs(random: Random, setup: Setup) -> list[DeviceJob]:
+    jobs: list[DeviceJob] = []
     adapters = random.random() < 0.2
     salts = random.random() < 0.2
     items = random.random() < 0.2
@@ -103,7 +103,7 @@ def _jobs(random: Random, setup: Setup) -> list[Job]:
             salt=random.choice((None, "s", "t")) if salts else None,
             items=_items(random, len(prompt)) if items else (),
         )
-        job = Job(submit, max(1, min(room, random.choice((1, 5, 20, 40, 80)))), _judged(random, setup))
+        job = DeviceJob(submit, max(1, min(room, random.choice((1, 5, 20, 40, 80)))), _judged(random, setup))
         job = replace(job, priority=random.randint(0, 2))
         if setup.connector == MINIMAL and random.random() < 0.6:
             job = replace(job, external=random.randint(1, len(prompt)), loads_later=random.random() < 0.6)
@@ -113,7 +113,7 @@ def _jobs(random: Random, setup: Setup) -> list[Job]:
     return jobs
 
 
-def _prompt(random: Random, jobs: Sequence[Job], most: int) -> list[int]:
+def _prompt(random: Random, jobs: Sequence[DeviceJob], most: int) -> list[int]:
     """At most `most` tokens; often the beginning of an earlier conversation, with its answer or without."""
     prompt = [random.randint(1, ALPHABET) for _ in range(random.randint(1, most))]
     if jobs and random.random() < 0.7:
@@ -144,7 +144,7 @@ def _items(random: Random, length: int) -> tuple[Item, ...]:
     return tuple(items)
 
 
-def _reloaded(random: Random, jobs: list[Job]) -> list[Job]:
+def _reloaded(random: Random, jobs: list[DeviceJob]) -> list[DeviceJob]:
     """From some request on, the adapters' weights are others, in another place or in the same one."""
     first, in_place = random.randrange(len(jobs)), random.random() < 0.2
     return [
@@ -152,17 +152,17 @@ def _reloaded(random: Random, jobs: list[Job]) -> list[Job]:
     ]
 
 
-def _events(random: Random, setup: Setup, jobs: list[Job]) -> list[Event]:
-    events, at = list[Event](), 0
+def _events(random: Random, setup: Setup, jobs: list[DeviceJob]) -> list[StoryEvent]:
+    events, at = list[StoryEvent](), 0
     aborts, resets = random.random() < 0.4, random.random() < 0.2
     pace = random.choice((0, 1, 3, 10))
     for job in jobs:
-        events.append(Event(at, "add", job))
+        events.append(StoryEvent(at, "add", job))
         if aborts and random.random() < 0.25:
             what: What = "abort" if random.choice((True, False)) else "abort-in-flight"
-            events.append(Event(at + random.randint(0, 12), what, request=job.submit.request))
+            events.append(StoryEvent(at + random.randint(0, 12), what, request=job.submit.request))
         if resets and random.random() < 0.2:
             preempts = not setup.connector and random.random() < 0.5
-            events.append(Event(at + random.randint(0, 3), "reset-running" if preempts else "reset"))
+            events.append(StoryEvent(at + random.randint(0, 3), "reset-running" if preempts else "reset"))
         at += random.randint(0, pace)
     return sorted(events, key=lambda event: event.at)

@@ -11,14 +11,14 @@ from .releases import release_of
 from .scheduler_config import module
 from .scheduler_connectors import MINIMAL
 from .scheduler_run import Observed, SchedulerRun
-from .scheduler_story import Event, Story
-from .scheduler_watch import NOT_LOOKED_AT, Watch
+from .scheduler_story import Story, StoryEvent
+from .scheduler_watch import NOT_LOOKED_AT, ManagerWatch
 
 LATE_STEPS = 50
 """How many steps a connector has at the end for what is still under way."""
 
 
-class Engine:
+class StoryEngine:
     """Built from a story; `step` it until `over`. Whatever its scheduler raises is not caught here."""
 
     def __init__(self, story: Story, plant: Callable[[SchedulerRun], None] | None = None) -> None:
@@ -42,7 +42,7 @@ class Engine:
         self.expected: set[str] = set()
         """Requests that arrived and were not aborted: they must end."""
         self._events, self._clock, self._late = list(story.events), 0, 0
-        self._watch = Watch(manager, self.run.jobs, hidden, self._told)
+        self._watch = ManagerWatch(manager, self.run.jobs, hidden, self._told)
         self._count("evictions", self.run.pool, "_maybe_evict_cached_block", lambda evicted: bool(evicted))
         self._count("loads", self.run.device, "load_now", lambda _: True)
 
@@ -126,7 +126,7 @@ class Engine:
             judged = self.run.jobs[name].drafts
             self.reached["steps with drafts rejected"] += bool(judged) and any(right < many for many, right in judged)
 
-    def _happens(self, event: Event) -> None:
+    def _happens(self, event: StoryEvent) -> None:
         scheduler = self.run.scheduler
         if event.job is not None:
             self.run.add(event.job)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ....model.ops import Item
 from . import scheduler_remedies as remedies
-from .scheduler_device import Job
+from .scheduler_device import DeviceJob
 from .scheduler_run import SchedulerRun
 from .scheduler_story import Story, with_job
 
@@ -26,7 +26,7 @@ def _as_it_is(story: Story) -> Story:
     return story
 
 
-class Known(NamedTuple):
+class KnownCause(NamedTuple):
     """A written-up finding, when it may be the cause, and how its cause is taken away."""
 
     id: str
@@ -101,7 +101,7 @@ def _cut_windows(story: Story) -> bool:
     return story.setup.asynchronous and story.setup.drafts > 0 and _has(story, "sliding", "chunked")
 
 
-def _each(change: Callable[[Job], dict[str, object]]) -> Callable[[Story], Story]:
+def _each(change: Callable[[DeviceJob], dict[str, object]]) -> Callable[[Story], Story]:
     """The story with these fields changed in each request."""
 
     def changed(story: Story) -> Story:
@@ -111,12 +111,12 @@ def _each(change: Callable[[Job], dict[str, object]]) -> Callable[[Story], Story
     return changed
 
 
-def _one_after_the_other(job: Job) -> dict[str, object]:
+def _one_after_the_other(job: DeviceJob) -> dict[str, object]:
     kept = [item for n, item in enumerate(job.submit.items) if all(_apart(item, one) for one in job.submit.items[:n])]
     return {"items": tuple(kept)}
 
 
-def _name_by_version(job: Job) -> dict[str, object]:
+def _name_by_version(job: DeviceJob) -> dict[str, object]:
     adapter = job.submit.adapter
     return {} if adapter is None else {"adapter": f"{adapter}, version {job.adapter_version}"}
 
@@ -142,74 +142,74 @@ def _without_eagle(story: Story) -> Story:
     return replace(story, setup=replace(story.setup, shape=shape, method="ngram"))
 
 
-KNOWN: Sequence[Known] = (
-    Known("overlapping-items", READS, "", _overlap, without=_each(_one_after_the_other)),
-    Known(
+KNOWN: Sequence[KnownCause] = (
+    KnownCause("overlapping-items", READS, "", _overlap, without=_each(_one_after_the_other)),
+    KnownCause(
         "adapter-changed-in-place", READS, "", lambda s: _versions(s, in_place=True), without=_each(_name_by_version)
     ),
-    Known(
+    KnownCause(
         *("adapter-loaded-anew", READS, "", lambda s: _versions(s, in_place=False), "0.31"),
         without=_each(_name_by_version),
     ),
-    Known(
+    KnownCause(
         *("untagged-extra-keys", READS, "", _salt_named_like_adapter, "0.31"),
         without=_each(lambda job: {"salt": job.submit.salt and f"the salt {job.submit.salt}"}),
     ),
-    Known(
+    KnownCause(
         *("items-lost-on-restart", READS, "", _many_items, "0.31"),
         without=_each(lambda job: {"items": job.submit.items[:1]}),
     ),
-    Known("chunk-astride-block", READS, "", _astride, without=_whole_chunks),
-    Known(
+    KnownCause("chunk-astride-block", READS, "", _astride, without=_whole_chunks),
+    KnownCause(
         *("state-from-outside", ("exception",), "^ValueError", lambda s: _loads(s) and _has(s, "mamba")),
         remedy=remedies.count_one_state_more,
     ),
-    Known(
+    KnownCause(
         *("state-demand-shrinks", ("exception",), "^AssertionError"),
         *(lambda s: s.setup.drafts > 0 and not _loads(s) and _has(s, "mamba"), "0.23"),
         remedy=remedies.count_no_states_below_zero,
     ),
-    Known(
+    KnownCause(
         *("vllm-project/vllm#45407", ("exception",), "External KV connector is not verified yet", _loads, "0.23"),
         without=_set_up(connector=""),
     ),
-    Known(
+    KnownCause(
         *("loads-block-each-other", ("liveness",), "^starved"),
         lambda s: _loads(s) and _has(s, "sliding", "chunked") and len(s.jobs) > 1,
         without=_each(lambda job: {"loads_later": False}),
     ),
-    Known(
+    KnownCause(
         *("admission-deadlock", ("liveness",), "^starved"),
         *(lambda s: not _loads(s) and _has(s, "sliding", "chunked"), "0.20"),
         without=_set_up(max_num_seqs=1),
     ),
-    Known(
+    KnownCause(
         *("hit-taken-for-external", READS, "", lambda s: _loads(s) and len(s.setup.shape.groups) > 1, "0.24"),
         remedy=remedies.hold_hits_first,
     ),
-    Known(
+    KnownCause(
         *("hit-not-cut", (*READS, "exception", "liveness"), "", lambda s: len(s.setup.shape.groups) > 2, "0.29"),
         remedy=remedies.cut_every_hit,
     ),
-    Known(
+    KnownCause(
         *("prompt-loaded-whole", READS, "", _whole_prompt),
         without=_each(lambda job: {"external": min(job.external, len(job.submit.prompt) - 1)}),
     ),
-    Known("window-cut-too-early", READS, "", _cut_windows, "0.26", remedy=remedies.never_cut_windows),
-    Known(
+    KnownCause("window-cut-too-early", READS, "", _cut_windows, "0.26", remedy=remedies.never_cut_windows),
+    KnownCause(
         *("states-by-scheduler", READS, "", lambda s: _has(s, "mamba")),
         remedy=remedies.register_written_states_only,
     ),
-    Known(
+    KnownCause(
         *("mamba-eagle-margin", READS, "", lambda s: s.setup.shape.eagle and _has(s, "mamba"), "0.26"),
         remedy=remedies.search_states_without_margin,
     ),
-    Known(
+    KnownCause(
         *("window-missing-in-hit", READS, ""),
         lambda s: s.setup.shape.eagle and _has(s, "sliding") and len({g.block_size for g in s.setup.shape.groups}) > 1,
         *("0.20", _without_eagle),
     ),
-    Known(
+    KnownCause(
         *("short-prompt-loses-hit", ("contract",), "^S14"),
         *(lambda s: s.setup.shape.eagle and _has(s, "sliding"), "0.33", _without_eagle),
     ),

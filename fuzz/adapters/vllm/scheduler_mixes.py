@@ -17,7 +17,7 @@ from ....model.ops import Group, Submit
 from ..impl import module_of_impl
 from .core_calls import CoreCalls
 from .scheduler_config import Setup, shape_of
-from .scheduler_device import Job
+from .scheduler_device import DeviceJob
 from .scheduler_run import SchedulerRun
 
 _STEPS = 400
@@ -65,9 +65,9 @@ def _setup(random: Random) -> Setup:
     )
 
 
-def _jobs(random: Random, setup: Setup) -> list[Job]:
+def _jobs(random: Random, setup: Setup) -> list[DeviceJob]:
     """Requests, many of which begin as an earlier one does."""
-    length, jobs = setup.shape.max_model_len, list[Job]()
+    length, jobs = setup.shape.max_model_len, list[DeviceJob]()
     for number in range(random.randint(3, 14)):
         most = length - 2 - setup.drafts
         prompt = [random.randint(1, 4) for _ in range(random.randint(1, most))]
@@ -78,7 +78,7 @@ def _jobs(random: Random, setup: Setup) -> list[Job]:
         judged = tuple((setup.drafts, random.randint(0, setup.drafts)) for _ in range(3)) if setup.drafts else ()
         room = length - len(prompt) - 1 - setup.drafts
         submit = Submit(f"r{number}", tuple(prompt))
-        jobs.append(Job(submit, max(1, min(room, random.randint(1, 40))), judged, priority=random.randint(0, 2)))
+        jobs.append(DeviceJob(submit, max(1, min(room, random.randint(1, 40))), judged, priority=random.randint(0, 2)))
     return jobs
 
 
@@ -147,7 +147,7 @@ def time_steps(name: str, steps: int, running: int = 64) -> float:
     shape = shape_of(_TIMED[name], 40 * running, 512, 8192)
     run = SchedulerRun(Setup(shape, max_num_seqs=running))
     for number in range(running):
-        run.add(Job(Submit(f"r{number}", tuple(range(100 * number, 100 * number + 64))), 440))
+        run.add(DeviceJob(Submit(f"r{number}", tuple(range(100 * number, 100 * number + 64))), 440))
     spent = [0]
 
     def measured(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,14 +15,14 @@ from .scheduler_real_remote import Mooncake, MoriioGives, MoriioTakes, Nixl, thi
 from .scheduler_real_transfers import Transfers
 from .scheduler_real_workers import (
     DecodeBench,
+    IdleWorker,
     Offloading,
-    Scene,
     SimpleOffload,
-    Worker,
+    WorkerScene,
     cache_tensors,
 )
 
-WORKERS: Mapping[str, type[Worker]] = {
+WORKERS: Mapping[str, type[IdleWorker]] = {
     "offloading": Offloading,
     "simple-offload": SimpleOffload,
     "decode-bench": DecodeBench,
@@ -46,7 +46,7 @@ _DELAY = 8
 class Link:
     """Ties a worker's half to a run: does its part in every step, and gives the scheduler its reports."""
 
-    def __init__(self, run: Any, worker: Worker) -> None:
+    def __init__(self, run: Any, worker: IdleWorker) -> None:
         self.worker = worker
         self.transfers = worker.scene.transfers
         self._reports: dict[int, Mapping[str, object]] = {}
@@ -97,7 +97,7 @@ class _UnderWay:
         return bool(len(self._transfers)) or bool(getattr(self._connector, "has_pending_push_work", bool)())
 
 
-def connect(kind: type[Worker], run: Any) -> Any:
+def connect(kind: type[IdleWorker], run: Any) -> Any:
     """Build the scheduler of a run again, now with this connector, and tie the worker's half to it.
 
     Returns the connector. NotImplementedError as above.
@@ -124,7 +124,7 @@ def connect(kind: type[Worker], run: Any) -> Any:
         raise NotImplementedError(f"{kind.name}: {type(error).__name__}: {error}") from error
     connector = run.scheduler.connector
     transfers = Transfers(run.device, run.pool, random, _DELAY)
-    worker = kind(Scene(run.device, run.scheduler, shape, transfers, random))
+    worker = kind(WorkerScene(run.device, run.scheduler, shape, transfers, random))
     connector.link = Link(run, worker)
     connector.arrived = _UnderWay(connector, transfers)
     return connector

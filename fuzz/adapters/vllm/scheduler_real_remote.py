@@ -16,14 +16,14 @@ from ....model.ops import NULL, Shape
 from .scheduler_config import module
 from .scheduler_device import POISON
 from .scheduler_real_transfers import Copy
-from .scheduler_real_workers import Scene, Worker
+from .scheduler_real_workers import IdleWorker, WorkerScene
 
 Blocks = Sequence[Sequence[int]]
 _FAILS = 0.05
 """Share of the loads that fail, in runs in which any does."""
 
 
-class Remote(Worker):
+class Remote(IdleWorker):
     """What these connectors have in common."""
 
     within_step = False
@@ -31,7 +31,7 @@ class Remote(Worker):
     gives, takes = True, True
     """Whether the engine computes prompts for others, and goes on with those of others."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: WorkerScene) -> None:
         super().__init__(scene)
         self._states = any(isinstance(rule, Mamba) for rule in scene.device.rules)
         self._prompts: dict[str, int] = {}
@@ -168,7 +168,7 @@ class Nixl(Remote):
 
     name = "NixlConnector"
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: WorkerScene) -> None:
         super().__init__(scene)
         self._note_sends()
 
@@ -281,7 +281,7 @@ class MoriioGives(MoriioTakes):
     role = "kv_producer"
     gives, takes = True, False
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: WorkerScene) -> None:
         super().__init__(scene)
         self._note_sends()
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ....model.ops import Group, Submit
 from .scheduler_config import Setup, module, shape_of
-from .scheduler_device import Job
+from .scheduler_device import DeviceJob
 from .scheduler_real_connectors import REAL, WORKERS
 from .scheduler_real_faults import FAULTS
 from .scheduler_run import SchedulerRun
@@ -68,18 +68,18 @@ def draw_setup(random: Random, connector: str) -> Setup:
     )
 
 
-def draw_jobs(random: Random, setup: Setup) -> list[Job]:
+def draw_jobs(random: Random, setup: Setup) -> list[DeviceJob]:
     """Requests that come back to what a few of them began with."""
     most = setup.shape.max_model_len - 2 - setup.drafts
     stems = [[random.randint(1, 4) for _ in range(random.randint(1, most))] for _ in range(random.randint(1, 4))]
-    jobs = list[Job]()
+    jobs = list[DeviceJob]()
     for number in range(random.randint(4, 16)):
         stem = random.choice(stems)[: random.randint(1, most) if random.random() < 0.3 else most]
         prompt = (stem + [random.randint(1, 4) for _ in range(random.choice((0, 0, 1, 7, 20)))])[:most]
         judged = tuple((setup.drafts, random.randint(0, setup.drafts)) for _ in range(3)) if setup.drafts else ()
         room = setup.shape.max_model_len - len(prompt) - 1 - setup.drafts
         tokens = max(1, min(room, random.choice((1, 2, 10, 40))))
-        jobs.append(Job(Submit(f"r{number}", tuple(prompt)), tokens, judged, priority=random.randint(0, 2)))
+        jobs.append(DeviceJob(Submit(f"r{number}", tuple(prompt)), tokens, judged, priority=random.randint(0, 2)))
     return jobs
 
 
@@ -129,7 +129,7 @@ def run_mix(connector: str, seed: int, number: int, faults: Sequence[str] = ()) 
     }
 
 
-def _drive(random: Random, run: SchedulerRun, waiting: list[Job], aborts: float) -> None:
+def _drive(random: Random, run: SchedulerRun, waiting: list[DeviceJob], aborts: float) -> None:
     """Run all requests, and then until all transfers have ended."""
     while (waiting or run.scheduler.has_unfinished_requests()) and not run.observed.starved:
         for _ in range(random.randint(1, 4)):

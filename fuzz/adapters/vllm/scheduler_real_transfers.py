@@ -14,7 +14,7 @@ from .scheduler_device import POISON
 Page = list[int]
 
 
-class Memory(Protocol):
+class TransferMemory(Protocol):
     """What a transfer needs of the device."""
 
     def page(self, block: int) -> Page:
@@ -48,7 +48,7 @@ class Transfer:
 class Transfers:
     """All transfers of an engine. `delay`: most moments that one takes; `pool`: the engine's block pool."""
 
-    def __init__(self, memory: Memory, pool: Any, random: Random, delay: int) -> None:
+    def __init__(self, memory: TransferMemory, pool: Any, random: Random, delay: int) -> None:
         self.memory = memory
         self.wrong: list[str] = []
         """Objections since they were last taken."""

@@ -20,7 +20,7 @@ _PLACE_BYTES = 4096
 
 
 @dataclass
-class Scene:
+class WorkerScene:
     """What a worker's half works on."""
 
     device: Device
@@ -30,14 +30,14 @@ class Scene:
     random: Random
 
 
-class Worker:
+class IdleWorker:
     """A worker's half that does nothing."""
 
     name = ""
     """Name of the connector in the release."""
     role = "kv_both"
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: WorkerScene) -> None:
         self.scene = scene
 
     @staticmethod
@@ -66,12 +66,12 @@ class Worker:
         return ""
 
 
-class Offloading(Worker):
+class Offloading(IdleWorker):
     """Blocks in chunks of several; loads are fenced by jobs that must have ended before a step."""
 
     name = "OffloadingConnector"
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: WorkerScene) -> None:
         super().__init__(scene)
         self._store: dict[Hashable, Page] = {}
         config = scene.scheduler.connector.connector_scheduler.config
@@ -157,12 +157,12 @@ class Offloading(Worker):
         return {"finished_recving": arrived, "kv_connector_worker_meta": metadata}
 
 
-class SimpleOffload(Worker):
+class SimpleOffload(IdleWorker):
     """Single blocks; what is under way holds the block, so that nothing needs to be fenced."""
 
     name = "SimpleCPUOffloadConnector"
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: WorkerScene) -> None:
         super().__init__(scene)
         self._store: dict[Hashable, Page] = {}
         self._requests: dict[Hashable, list[str]] = {}
@@ -215,7 +215,7 @@ class SimpleOffload(Worker):
         return f"{lost} blocks of the connector's store are held for ever" if lost else ""
 
 
-class DecodeBench(Worker):
+class DecodeBench(IdleWorker):
     """Made-up contents for all of a prompt but its last token, within the step; here these are the right contents."""
 
     name = "DecodeBenchConnector"

@@ -22,7 +22,7 @@ from .scheduler_config import (
     spec_of,
 )
 from .scheduler_connectors import connectors
-from .scheduler_device import Device, Job
+from .scheduler_device import Device, DeviceJob
 
 _IDLE_STEPS = 25
 """Waiting requests count as starved after this number of steps in a row in which no token is scheduled."""
@@ -55,7 +55,7 @@ class SchedulerRun:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.observed = Observed()
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, DeviceJob] = {}
         self.device = Device(setup.shape, self.jobs, setup.asynchronous)
         self._in_flight: deque[tuple[Any, Any]] = deque()
         self._adapters: dict[tuple[str, int], int] = {}
@@ -141,13 +141,13 @@ class SchedulerRun:
 
     # Requests.
 
-    def add(self, job: Job) -> None:
+    def add(self, job: DeviceJob) -> None:
         """A request arrives."""
         submit = job.submit
         self.jobs[submit.request] = job
         self.scheduler.add_request(self._request(job))
 
-    def _adapter(self, job: Job) -> Any:
+    def _adapter(self, job: DeviceJob) -> Any:
         """The engine gives an adapter a new number whenever it is loaded; each version has its own path unless it was
         changed in place."""
         name = job.submit.adapter
@@ -157,7 +157,7 @@ class SchedulerRun:
         place = "/adapter" if job.adapter_in_place else f"/adapter/{job.adapter_version}"
         return module("lora.request").LoRARequest(sys.intern(name), number, place)
 
-    def _request(self, job: Job) -> Any:
+    def _request(self, job: DeviceJob) -> Any:
         submit: Submit = job.submit
         torch = import_module("torch")
         embeds = submit.embeds

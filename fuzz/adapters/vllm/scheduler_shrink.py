@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from ....model.ops import Item
 from .scheduler_config import Setup, shape_of
-from .scheduler_device import Job
+from .scheduler_device import DeviceJob
 from .scheduler_draw import least_blocks
-from .scheduler_story import Event, Story, with_job
+from .scheduler_story import Story, StoryEvent, with_job
 
 Pass: TypeAlias = Callable[[Story], Iterator[Story]]
 
@@ -20,7 +20,7 @@ def smaller(story: Story) -> Iterator[Story]:
         yield from simpler(story)
 
 
-def _with_events(story: Story, events: tuple[Event, ...]) -> Story:
+def _with_events(story: Story, events: tuple[StoryEvent, ...]) -> Story:
     """The story with these events; who is aborted must arrive."""
     names = {event.job.submit.request for event in events if event.job is not None}
     return replace(story, events=tuple(event for event in events if not event.request or event.request in names))
@@ -79,7 +79,7 @@ def _shorter(setup: Setup, longest: int) -> Setup:
     return replace(setup, shape=replace(shape, max_model_len=longest, num_blocks=shape.num_blocks - max(0, saved)))
 
 
-def _each_job(change: Callable[[Event], Iterator[Event]]) -> Pass:
+def _each_job(change: Callable[[StoryEvent], Iterator[StoryEvent]]) -> Pass:
     def simpler(story: Story) -> Iterator[Story]:
         for number, event in enumerate(story.events):
             if event.job is None:
@@ -104,7 +104,7 @@ PLAIN: Mapping[str, object] = {
 """What a request without anything special has in its fields."""
 
 
-def _is_plain(job: Job, name: str) -> bool:
+def _is_plain(job: DeviceJob, name: str) -> bool:
     return bool(getattr(job if hasattr(job, name) else job.submit, name) == PLAIN[name])
 
 
@@ -117,7 +117,7 @@ def _plain_jobs(story: Story) -> Iterator[Story]:
         yield replace(story, events=tuple(events))
 
 
-def _plain_job(event: Event) -> Iterator[Event]:
+def _plain_job(event: StoryEvent) -> Iterator[StoryEvent]:
     assert event.job is not None
     submit = event.job.submit
     for name, value in PLAIN.items():
@@ -128,7 +128,7 @@ def _plain_job(event: Event) -> Iterator[Event]:
             yield with_job(event, items=submit.items[:left_out] + submit.items[left_out + 1 :])
 
 
-def _short_job(event: Event) -> Iterator[Event]:
+def _short_job(event: StoryEvent) -> Iterator[StoryEvent]:
     assert event.job is not None
     job, prompt = event.job, event.job.submit.prompt
     for answer in (1, job.max_tokens // 2, job.max_tokens - 1):

@@ -12,9 +12,9 @@ from typing import Any
 from ....model.ops import Group, Shape, Submit
 from .scheduler_config import module
 from .scheduler_connectors import MINIMAL
-from .scheduler_device import Device, Job
+from .scheduler_device import Device, DeviceJob
 from .scheduler_draw import draw_story
-from .scheduler_engine import Engine
+from .scheduler_engine import StoryEngine
 from .scheduler_known import Experiment, experiments
 from .scheduler_run import SchedulerRun
 from .scheduler_shrink import smaller
@@ -49,9 +49,9 @@ def draw(seed: int, number: int, only: str | None, attention: Sequence[str] = ()
     return draw_story(Random(f"{seed}/{number}"), ("", MINIMAL) if only is None else (only,), attention)
 
 
-def engine(story: Story, fault: str = "") -> Engine:
+def engine(story: Story, fault: str = "") -> StoryEngine:
     """The engine of a story, with a planted fault if one is named. An exception if it cannot be built."""
-    return Engine(story, FAULTS[fault] if fault else None)
+    return StoryEngine(story, FAULTS[fault] if fault else None)
 
 
 def suspects(judge: str, rule: str, what: str, story: Story) -> Iterator[Experiment]:
@@ -59,7 +59,7 @@ def suspects(judge: str, rule: str, what: str, story: Story) -> Iterator[Experim
     return experiments(version(), judge, rule, what, story)
 
 
-def engine_of(experiment: Experiment, fault: str = "") -> Engine:
+def engine_of(experiment: Experiment, fault: str = "") -> StoryEngine:
     """The engine of an experiment, with what it changes in the release."""
 
     def changed(run: SchedulerRun) -> None:
@@ -67,14 +67,14 @@ def engine_of(experiment: Experiment, fault: str = "") -> Engine:
             if change is not None:
                 change(run)
 
-    return Engine(experiment.story, changed)
+    return StoryEngine(experiment.story, changed)
 
 
 def wrong_reads() -> tuple[str, ...]:
     """What the device says of a hit whose blocks stand in the wrong order: it plays a step of one request, then one of
     another with the same prompt. For the canary of a run (`runs.story_canary`)."""
     prompt = (1, 2, 3, 4, 5)
-    jobs = {name: Job(Submit(name, prompt)) for name in "ab"}
+    jobs = {name: DeviceJob(Submit(name, prompt)) for name in "ab"}
     device = Device(Shape((Group("full", 2),), 9, 12, 2, 2, 16), jobs, asynchronous=False)
     first = device.execute(_new_request("a", [1, 2, 3], computed=0, tokens=5), {"a": 5})
     then = device.execute(_new_request("b", [2, 1, 4], computed=4, tokens=1), {"b": 5})

@@ -7,13 +7,13 @@ from typing import Any, Literal, TypeAlias
 from ....model.ops import Submit
 from ...findings.ops_json import operation_from_json, shape_from_json, to_json
 from .scheduler_config import Setup
-from .scheduler_device import Job
+from .scheduler_device import DeviceJob
 
 What: TypeAlias = Literal["add", "abort", "abort-in-flight", "reset", "reset-running"]
 
 
 @dataclass(frozen=True)
-class Event:
+class StoryEvent:
     """What happens before a step, or while it runs."""
 
     at: int
@@ -21,7 +21,7 @@ class Event:
     what: What
     """A request arrives, is aborted before the step or while it runs; the prefix cache is reset, with all running
     requests preempted for it or only if nothing runs."""
-    job: Job | None = None
+    job: DeviceJob | None = None
     """Who arrives."""
     request: str = ""
     """Who is aborted."""
@@ -32,10 +32,10 @@ class Story:
     """An engine and the events of its life, in their order."""
 
     setup: Setup
-    events: tuple[Event, ...]
+    events: tuple[StoryEvent, ...]
 
     @property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[DeviceJob]:
         """All requests, in the order in which they arrive."""
         return [event.job for event in self.events if event.job is not None]
 
@@ -52,7 +52,7 @@ class Story:
         return 100 * (len(self.events) + len(self.setup.shape.groups)) + tokens + extras + self.setup.shape.num_blocks
 
 
-def with_job(event: Event, **changes: Any) -> Event:
+def with_job(event: StoryEvent, **changes: Any) -> StoryEvent:
     """The event with another job. `prompt`, `items`, ... are fields of what is submitted."""
     assert event.job is not None
     names = {field.name for field in fields(Submit)} - {"adapter_version"}  # the job tells versions apart
@@ -93,7 +93,7 @@ def story_from_json(raw: Any) -> Story:
         raise ValueError(f"no story of a scheduler: {type(error).__name__}: {error}") from None
 
 
-def _event(raw: Mapping[str, Any]) -> Event:
+def _event(raw: Mapping[str, Any]) -> StoryEvent:
     job = None
     if "job" in raw:
         submit = operation_from_json(raw["job"]["submit"])
@@ -102,8 +102,8 @@ def _event(raw: Mapping[str, Any]) -> Event:
         more = _without(raw["job"], "submit")
         if "drafts" in more:
             more["drafts"] = tuple((drafted, right) for drafted, right in more["drafts"])
-        job = Job(submit, **more)
-    return Event(job=job, **_without(raw, "job"))
+        job = DeviceJob(submit, **more)
+    return StoryEvent(job=job, **_without(raw, "job"))
 
 
 def _without(raw: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ....model import ops
 from ....model.ops import NULL, Done, Failed, Operation, Outcome, Refused, error_kind
 from ....model.shown.snapshot import Snapshot
 from .observe import Observer
-from .scheduler_device import Job
+from .scheduler_device import DeviceJob
 
 NOT_LOOKED_AT = frozenset({"usage", "registered", "earliest", "num_identities", "events", "new_block_ids", "stats"})
 """Fields of a state that stay empty here (`_Looks`)."""
@@ -43,10 +43,10 @@ class _Looks(Observer):
         return Snapshot(self._free_ids(), free, 0.0, counts, tables, [], labels, [], 0, (), [], None)
 
 
-class Watch:
+class ManagerWatch:
     """Follows the `KVCacheManager` of one scheduler and tells `judge` each operation."""
 
-    def __init__(self, manager: Any, jobs: Mapping[str, Job], hides: frozenset[str], judge: Judge) -> None:
+    def __init__(self, manager: Any, jobs: Mapping[str, DeviceJob], hides: frozenset[str], judge: Judge) -> None:
         self._manager, self._jobs, self._judge = manager, jobs, judge
         self._observer = _Looks(manager, {}, hides)
         self.shown = self._settled = self._observer.snapshot()
@@ -212,7 +212,7 @@ class Watch:
         self._tell(ops.Reset(), Done(bool(result)), before)
 
 
-def _with_version(job: Job) -> ops.Submit:
+def _with_version(job: DeviceJob) -> ops.Submit:
     """The job's request with the version of its adapter, by which the contract tells contents apart."""
     return replace(job.submit, adapter_version=str(job.adapter_version))
 

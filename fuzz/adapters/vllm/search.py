@@ -40,7 +40,7 @@ class SpecGroup(NamedTuple):
     groups: tuple[int, ...]
 
 
-class Search:
+class HitSearch:
     """One lookup as the release makes it, with those of its deviations whose ids are given."""
 
     def __init__(self, core: Core, request: Request, quirks: Collection[str]) -> None:
@@ -149,4 +149,4 @@ def _window(rule: Sliding, found: Found, limit: int, drop: bool, unit: int) -> H
 
 def release_hit(quirks: Collection[str], core: Core, request: Request) -> tuple[int, BlockIds]:
     """Tokens and blocks that the release's lookup finds, with these of its deviations."""
-    return Search(core, request, quirks).result() if quirks else longest_hit(core, request)
+    return HitSearch(core, request, quirks).result() if quirks else longest_hit(core, request)

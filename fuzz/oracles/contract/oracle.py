@@ -10,6 +10,7 @@ from ...findings.difference import difference
 from ...targets.declarations import EVICTS_MORE, FORGETS_PREEMPTED, HOLDS_BACK, PUBLISHES_AT_END
 from ...workload.scene import Scene
 from .answered import Answered
+from .block_answers import ANSWERS, BlockAnswers
 from .designs import without_evictions
 from .figures import COUNTED, Figures
 from .hits import Hits
@@ -18,12 +19,11 @@ from .moves import Move, check_not_held, check_same_content, move_of
 from .order import check_given_back
 from .pool import check_conserved, check_failure, check_null_untouched, check_order, check_refusal
 from .properties import Break, Violation
-from .published import STEPS, Names, Published
+from .published import STEPS, Published, RegisteredNames
 from .registered import Mirror, check_registered
 from .room import Room
 from .run_record import RunRecord, held_by_tables
 from .steps import check_in_flight, check_needed, check_written_alone
-from .told import ANSWERS, Told
 from .tracked import Tracked
 
 _ASKS = frozenset({ops.Allocate, ops.Take})
@@ -53,9 +53,9 @@ class Contract:
         self.record = RunRecord(shape, hides, losses, passing, designs)
         self.hits = Hits(self.record)
         self.flights = Flights(self.record)
-        self._room, self._told = Room(self.record), Told(self.record)
+        self._room, self._told = Room(self.record), BlockAnswers(self.record)
         self._published, self._figures = Published(self.record), Figures(self.record)
-        self._names = Names(self.record) if self.record.shows("labels") else None
+        self._names = RegisteredNames(self.record) if self.record.shows("labels") else None
         self._tells = self.record.shows("tables")
         self._labelled = self.record.shows("labels")
         self._landed = landed

@@ -149,7 +149,7 @@ class Published:
             yield "boundary-without-eagle"
 
 
-class Names:
+class RegisteredNames:
     """Judges what blocks are registered as: one name for one content, and as many names as can be found."""
 
     def __init__(self, record: RunRecord) -> None:

@@ -27,7 +27,7 @@ from ...workload.draw import SeededDraw
 from ..judging import Judging
 from ..open_run import drawn_script, open_run
 from ..run import ask
-from .driving import ORACLES, Driver, End, came, in_words
+from .driving import ORACLES, End, ScenarioDriver, came, in_words
 from .lines import BUILDS_NOTHING, WHICH, Conformance, Line, Scenario
 from .scripts import SCRIPTS, prompt, shape_of
 
@@ -50,7 +50,7 @@ def check_target(target: Target, oracles: Sequence[str] = ORACLES) -> Conformanc
         return report
     seen = _Seen(target)
     for script in SCRIPTS.values():
-        driver = Driver(target, report, oracles)
+        driver = ScenarioDriver(target, report, oracles)
         try:
             script(driver, size)
         except End:
@@ -130,7 +130,7 @@ def _other_kinds(target: Target, report: Conformance, size: int, oracles: Sequen
     shapes += [(f"Group.kind={kind}", kind, _shape_of_kind(kind, size)) for kind in kinds]
     told, missing = Scenario("Other kinds of groups"), []
     for name, kind, shape in shapes:
-        driver = Driver(target, report, oracles)
+        driver = ScenarioDriver(target, report, oracles)
         try:
             built = driver.start(kind, shape)
             lines = report.scenarios.pop().lines
@@ -155,7 +155,7 @@ def _other_kinds(target: Target, report: Conformance, size: int, oracles: Sequen
     report.scenarios.append(told)
 
 
-def _drive(driver: Driver, size: int, *, cross: bool) -> None:
+def _drive(driver: ScenarioDriver, size: int, *, cross: bool) -> None:
     """A request comes, grows, starts again and ends."""
     length = 3 * size
     before = len(driver.scenario.lines)
@@ -221,7 +221,7 @@ class _Seen:
         self._hidden = sorted(hidden_fields(target) & set(Snapshot._fields))
         self._shown: dict[str, str] = {}
 
-    def look(self, driver: Driver) -> None:
+    def look(self, driver: ScenarioDriver) -> None:
         """Look at the last snapshot of a scenario, and at every one before it."""
         for shown in driver.target.snapshots:
             for name in self._hidden:

@@ -26,7 +26,7 @@ class End(Exception):
     """The scenario ends here."""
 
 
-class Driver:
+class ScenarioDriver:
     """One scenario: a core of one shape, and questions to it."""
 
     def __init__(self, target: Target, report: Conformance, oracles: Sequence[str] = ORACLES) -> None:

@@ -7,10 +7,10 @@ from typing import TypeAlias
 from ....model import ops
 from ...findings.words import plural
 from ...targets.answers import hit_of
-from .driving import Driver
+from .driving import ScenarioDriver
 from .expected import gone, grows_to, hash_blocks, hit, is_tuple, is_value, new_blocks, room_for, unchanged
 
-Script: TypeAlias = Callable[[Driver, int], None]
+Script: TypeAlias = Callable[[ScenarioDriver, int], None]
 nothing = partial(is_value, None)
 
 
@@ -33,12 +33,12 @@ def prompt(length: int, first: int = 1) -> tuple[int, ...]:
     return (first, *(2 + place % 5 for place in range(length - 1)))
 
 
-def table(driver: Driver, request: str) -> list[int]:
+def table(driver: ScenarioDriver, request: str) -> list[int]:
     """The blocks of a request, as they are shown now."""
     return list(driver.shown.tables[0].get(request, ()))
 
 
-def computed(driver: Driver, request: str, tokens: tuple[int, ...]) -> None:
+def computed(driver: ScenarioDriver, request: str, tokens: tuple[int, ...]) -> None:
     """A request comes, gets room for its prompt without the cache, and its step runs."""
     size = driver.shape.groups[0].block_size
     driver.ask(ops.Submit(request, tokens), "full hash blocks of the prompt", hash_blocks(len(tokens)))
@@ -49,7 +49,7 @@ def computed(driver: Driver, request: str, tokens: tuple[int, ...]) -> None:
     driver.ask(ops.Advance(request, (7,)), "computed, and one token sampled", hash_blocks(len(tokens) + 1))
 
 
-def one_request(driver: Driver, size: int) -> None:
+def one_request(driver: ScenarioDriver, size: int) -> None:
     """The whole life of one request, with a preemption in the middle."""
     length = 2 * size + (size + 1) // 2
     if not driver.start("One request", shape_of(size)):
@@ -74,7 +74,7 @@ def one_request(driver: Driver, size: int) -> None:
     driver.ask(ops.Free("nobody"), "nobody knows it, so nothing happens", nothing("nothing is answered"), unchanged)
 
 
-def _again(driver: Driver, size: int, known: int) -> None:
+def _again(driver: ScenarioDriver, size: int, known: int) -> None:
     """The request that was preempted is computed again, with what is still cached of it."""
     most = (known - 1) // size * size
     looked = driver.ask(ops.Lookup("a"), "what is still cached of it", hit(most, known, at_least=True), unchanged)
@@ -86,7 +86,7 @@ def _again(driver: Driver, size: int, known: int) -> None:
     driver.ask(ops.Advance("a", (7,)), "computed again, one token sampled", hash_blocks(known + 1))
 
 
-def in_pieces(driver: Driver, size: int) -> None:
+def in_pieces(driver: ScenarioDriver, size: int) -> None:
     """A prompt in two steps. The second has one token, but is no decode step."""
     if not driver.start("A prompt in pieces", shape_of(size, 4)):
         return
@@ -102,7 +102,7 @@ def in_pieces(driver: Driver, size: int) -> None:
     driver.ask(ops.Free("a"), "freed", nothing("nothing is answered"), gone("a"))
 
 
-def shared_prefix(driver: Driver, size: int) -> None:
+def shared_prefix(driver: ScenarioDriver, size: int) -> None:
     """Two requests with one prompt share a block; resetting is refused while it is held."""
     if not driver.start("A shared prefix", shape_of(size)):
         return
@@ -145,7 +145,7 @@ def shared_prefix(driver: Driver, size: int) -> None:
         driver.ask(ops.Lookup("d"), "everything was forgotten, so no hit", hit(0), unchanged)
 
 
-def full_pool(driver: Driver, size: int) -> None:
+def full_pool(driver: ScenarioDriver, size: int) -> None:
     """No room: refused without a change; then room again, in blocks that were cached."""
     if not driver.start("A full pool", shape_of(size, 3)):
         return
@@ -166,7 +166,7 @@ def full_pool(driver: Driver, size: int) -> None:
     driver.ask(ops.Lookup("c"), "the blocks hold something else now, so no hit", hit(0), unchanged)
 
 
-def more_room(driver: Driver, size: int) -> None:
+def more_room(driver: ScenarioDriver, size: int) -> None:
     """What an allocation may ask for besides: lookahead, a gate, reserved blocks."""
     if not driver.start("Gate, reserve and lookahead", shape_of(size, 5)):
         return
@@ -189,7 +189,7 @@ def more_room(driver: Driver, size: int) -> None:
     driver.ask(ops.Advance("b", (7,)), "computed, one token sampled", hash_blocks(2 * size + 1))
 
 
-def caching_off(driver: Driver, size: int) -> None:
+def caching_off(driver: ScenarioDriver, size: int) -> None:
     """Without a cache: no hash blocks, no hits."""
     if not driver.has("Shape.caching=False") or not driver.start("Caching off", shape_of(size, caching=False)):
         return
@@ -201,7 +201,7 @@ def caching_off(driver: Driver, size: int) -> None:
     driver.ask(ops.Free("b"), "freed in the middle of a step", nothing("nothing is answered"), gone("b"))
 
 
-def drafts(driver: Driver, size: int) -> None:
+def drafts(driver: ScenarioDriver, size: int) -> None:
     """Speculative decoding: rejected at once, and rejected late."""
     if not driver.has("drafts") or not driver.start("Drafts", shape_of(size)):
         return
@@ -228,7 +228,7 @@ def drafts(driver: Driver, size: int) -> None:
     driver.ask(ops.Free("a"), "freed", nothing("nothing is answered"), gone("a"))
 
 
-def connector(driver: Driver, size: int) -> None:
+def connector(driver: ScenarioDriver, size: int) -> None:
     """Tokens from outside: at once, and late."""
     if not driver.has("Allocate.external") or not driver.start("Tokens from outside", shape_of(size)):
         return
@@ -246,7 +246,7 @@ def connector(driver: Driver, size: int) -> None:
     driver.ask(ops.Advance("b", (7,)), "computed, one token sampled", hash_blocks(len(tokens) + 1))
 
 
-def outside(driver: Driver, size: int) -> None:
+def outside(driver: ScenarioDriver, size: int) -> None:
     """Somebody else holds blocks, and makes the core forget some."""
     if not (driver.has("Take") or driver.has("Evict")) or not driver.start("Others who hold blocks", shape_of(size)):
         return
@@ -268,7 +268,7 @@ def outside(driver: Driver, size: int) -> None:
         driver.ask(ops.Lookup("b"), "its first block was forgotten, so no hit", hit(0), unchanged)
 
 
-def gathered(driver: Driver, size: int) -> None:
+def gathered(driver: ScenarioDriver, size: int) -> None:
     """What gathers until it is drained."""
     if not driver.has("TakeEvents") and not driver.has("TakeNewBlockIds") and not driver.has("TakeStats"):
         return

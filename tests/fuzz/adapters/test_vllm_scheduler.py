@@ -11,7 +11,7 @@ import pytest
 from blockproof.fuzz.adapters import families
 from blockproof.fuzz.adapters.vllm import scheduler
 from blockproof.fuzz.adapters.vllm.releases import REFERENCE
-from blockproof.fuzz.adapters.vllm.scheduler_device import Device, Job
+from blockproof.fuzz.adapters.vllm.scheduler_device import Device, DeviceJob
 from blockproof.fuzz.adapters.vllm.scheduler_run import Observed
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.child import environment_of
@@ -21,7 +21,7 @@ FULL, WINDOW = Group("full", 4), Group("sliding", 4, window=3)
 STATE = Group("mamba", 4, mamba_mode="align")
 
 
-def device(*groups: Group, **jobs: Job) -> Device:
+def device(*groups: Group, **jobs: DeviceJob) -> Device:
     return Device(Shape(groups, 16, 64, 4, 4, 64), jobs, asynchronous=False)
 
 
@@ -52,9 +52,9 @@ def step(
     )
 
 
-def job(name: str, length: int, **more: Any) -> Job:
+def job(name: str, length: int, **more: Any) -> DeviceJob:
     submit = {key: more.pop(key) for key in ("adapter", "salt", "items") if key in more}
-    return Job(Submit(name, tuple(range(1, length + 1)), **submit), **more)
+    return DeviceJob(Submit(name, tuple(range(1, length + 1)), **submit), **more)
 
 
 def test_what_a_request_wrote_it_reads_back() -> None:
@@ -75,12 +75,12 @@ def test_a_hit_on_equal_content_is_right() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Job(Submit("b", (9, 2, 3, 4, 5, 6))),
+        DeviceJob(Submit("b", (9, 2, 3, 4, 5, 6))),
         job("b", 6, adapter="x"),
         job("b", 6, items=(Item("image", 1, 2),)),
     ],
 )
-def test_a_hit_on_another_content_is_seen(other: Job) -> None:
+def test_a_hit_on_another_content_is_seen(other: DeviceJob) -> None:
     it = device(FULL, a=job("a", 6), b=other)
     it.execute(step({"a": ([[1, 2]], 0)}, a=6), {"a": 6})
     (line,) = it.execute(step({"b": ([[1, 3]], 4)}, b=2), {"b": 6}).wrong
@@ -96,7 +96,7 @@ def test_another_version_of_an_adapter_is_another_content_and_another_salt_is_no
 
 
 def test_a_block_that_somebody_else_writes_is_seen() -> None:
-    it = device(FULL, a=job("a", 6), b=Job(Submit("b", (9,))))
+    it = device(FULL, a=job("a", 6), b=DeviceJob(Submit("b", (9,))))
     it.execute(step({"a": ([[1, 2]], 0)}, a=6), {"a": 6})
     it.execute(step({"b": ([[1]], 0)}, b=1), {"b": 1})
     (line,) = it.execute(step(cached={"a": None}, a=1), {"a": 7}).wrong
@@ -104,13 +104,13 @@ def test_a_block_that_somebody_else_writes_is_seen() -> None:
 
 
 def test_within_one_step_all_write_before_any_reads() -> None:
-    it = device(FULL, a=job("a", 4), b=Job(Submit("b", (9, 9, 9, 9))))
+    it = device(FULL, a=job("a", 4), b=DeviceJob(Submit("b", (9, 9, 9, 9))))
     ran = it.execute(step({"a": ([[1]], 0), "b": ([[1]], 0)}, a=4, b=4), {"a": 4, "b": 4})
     assert [line.split(":")[0] for line in ran.wrong] == ["a"]
 
 
 def test_a_window_reads_no_further_back_than_it_reaches() -> None:
-    it = device(WINDOW, a=job("a", 9), b=Job(Submit("b", (9, 9, 9, 9))))
+    it = device(WINDOW, a=job("a", 9), b=DeviceJob(Submit("b", (9, 9, 9, 9))))
     it.execute(step({"a": ([[1, 2, 3]], 0)}, a=8), {"a": 9})
     it.execute(step({"b": ([[1]], 0)}, b=4), {"b": 4})
     assert it.execute(step(cached={"a": None}, a=1), {"a": 9}).wrong == ()
@@ -161,7 +161,7 @@ def test_a_state_is_read_where_the_hit_says_it_is() -> None:
 
 
 def test_a_state_that_moved_with_its_request_is_found_again() -> None:
-    it = device(STATE, a=job("a", 4), b=Job(Submit("b", (9,))))
+    it = device(STATE, a=job("a", 4), b=DeviceJob(Submit("b", (9,))))
     it.execute(step({"a": ([[1]], 0)}, a=4), {"a": 4})
     assert it.execute(step(cached={"a": [[2]]}, a=1), {"a": 5}).wrong == ()
     it.execute(step({"b": ([[2]], 0)}, b=1), {"b": 1})
@@ -181,7 +181,7 @@ class Ended:
         self.jobs = 0
         return self
 
-    def add(self, job: Job) -> None:
+    def add(self, job: DeviceJob) -> None:
         self.jobs += 1
 
     def step(self) -> None:

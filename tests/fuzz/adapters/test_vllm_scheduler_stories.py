@@ -10,11 +10,11 @@ import pytest
 from blockproof.fuzz.adapters.vllm.releases import KNOWN as RELEASES
 from blockproof.fuzz.adapters.vllm.scheduler_config import Setup, shape_of
 from blockproof.fuzz.adapters.vllm.scheduler_connectors import MINIMAL, connectors
-from blockproof.fuzz.adapters.vllm.scheduler_device import Job
+from blockproof.fuzz.adapters.vllm.scheduler_device import DeviceJob
 from blockproof.fuzz.adapters.vllm.scheduler_draw import draw_story, least_blocks
 from blockproof.fuzz.adapters.vllm.scheduler_known import KNOWN, experiments
 from blockproof.fuzz.adapters.vllm.scheduler_shrink import smaller
-from blockproof.fuzz.adapters.vllm.scheduler_story import Event, Story, story_from_json, story_to_json, with_job
+from blockproof.fuzz.adapters.vllm.scheduler_story import Story, StoryEvent, story_from_json, story_to_json, with_job
 from blockproof.fuzz.engines.stories import StoryTask
 from blockproof.fuzz.engines.story_fuzzing import StoryOutcome, fuzz_scheduler, read_story
 from blockproof.fuzz.opening import environments
@@ -28,13 +28,13 @@ RELEASE = f"vllm=={RELEASES[-1]}"
 needs_release = pytest.mark.skipif(environments.find(RELEASE) is None, reason=f"blockproof targets install {RELEASE}")
 
 
-def story(*jobs: Job, groups: tuple[Group, ...] = (FULL,), **setup: object) -> Story:
+def story(*jobs: DeviceJob, groups: tuple[Group, ...] = (FULL,), **setup: object) -> Story:
     shape = shape_of(groups, 64, 32, 32, eagle=bool(setup.pop("eagle", False)))
-    return Story(Setup(shape, **setup), tuple(Event(0, "add", job) for job in jobs))  # type: ignore[arg-type]
+    return Story(Setup(shape, **setup), tuple(StoryEvent(0, "add", job) for job in jobs))  # type: ignore[arg-type]
 
 
-def job(name: str, length: int = 8, **submit: object) -> Job:
-    return Job(Submit(name, tuple(range(1, length + 1)), **submit))  # type: ignore[arg-type]
+def job(name: str, length: int = 8, **submit: object) -> DeviceJob:
+    return DeviceJob(Submit(name, tuple(range(1, length + 1)), **submit))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("number", range(30))
@@ -97,7 +97,7 @@ def test_proposals_lead_to_the_only_request_that_matters() -> None:
 
 def test_an_abort_goes_with_the_request() -> None:
     start = story(job("a"), job("b"))
-    start = replace(start, events=(*start.events, Event(2, "abort", request="a")))
+    start = replace(start, events=(*start.events, StoryEvent(2, "abort", request="a")))
     for one in smaller(start):
         names = {of.submit.request for of in one.jobs}
         assert all(not event.request or event.request in names for event in one.events)

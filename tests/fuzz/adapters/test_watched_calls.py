@@ -1,4 +1,4 @@
-"""What is told of the calls on a core is what was asked of it (`Watch`, `CoreCalls`); and what judges batches."""
+"""What is told of calls on a core is what was asked of it (`ManagerWatch`, `CoreCalls`); and what judges batches."""
 
 import json
 import sys
@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import pytest
 from blockproof.fuzz.adapters.impl import bind_impl, open_changed_impl
 from blockproof.fuzz.adapters.vllm.core_calls import CoreCalls
-from blockproof.fuzz.adapters.vllm.scheduler_device import Job
-from blockproof.fuzz.adapters.vllm.scheduler_watch import Watch
+from blockproof.fuzz.adapters.vllm.scheduler_device import DeviceJob
+from blockproof.fuzz.adapters.vllm.scheduler_watch import ManagerWatch
 from blockproof.fuzz.compat import batched
 from blockproof.fuzz.findings.ops_json import operation_from_json, to_json
 from blockproof.fuzz.opening.targets import open_target
@@ -96,11 +96,11 @@ def applied(follow: Any, story: list[Operation], ended: set[str]) -> Asked:
 
 def watched(story: list[Operation], ended: set[str], fault: Any = lambda manager: None) -> tuple[Asked, Told]:
     told: Told = []
-    jobs = {one.request: Job(one) for one in story if isinstance(one, Submit)}
+    jobs = {one.request: DeviceJob(one) for one in story if isinstance(one, Submit)}
 
     def follow(manager: Any) -> None:
         fault(manager)
-        Watch(manager, jobs, frozenset(), lambda *one: told.append(one))
+        ManagerWatch(manager, jobs, frozenset(), lambda *one: told.append(one))
 
     return applied(follow, story, ended), told
 

@@ -1,12 +1,12 @@
 """The workloads of the benchmark with sizes that take milliseconds."""
 
-from blockproof.fuzz.bench.entries import Entry, default_entries, smaller
+from blockproof.fuzz.bench.entries import BenchEntry, default_entries, smaller
 
 LEAST = {"running": 3, "shortest": 40, "longest": 45, "grown": 40, "periods": 1, "pool": 300, "requests": 2}
 LEAST |= {"tokens": 128, "together": 3, "steps": 4}
 
 
-def tiny(entry: Entry) -> Entry:
+def tiny(entry: BenchEntry) -> BenchEntry:
     """The same workload on a few blocks."""
     sizes = {name: least for name, least in LEAST.items() if name in entry.params}
     if entry.params.get("shared"):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.bench import entries, figures, plots, scaling
-from blockproof.fuzz.bench.entries import Entry
-from blockproof.fuzz.bench.measure import Bench, Measured, Result, mean_ratio, opened
+from blockproof.fuzz.bench.entries import BenchEntry
+from blockproof.fuzz.bench.measure import Bench, BenchResult, Measured, mean_ratio, opened
 from blockproof.fuzz.bench.report import markdown, summary_lines
-from blockproof.fuzz.bench.side import BenchError, Side
+from blockproof.fuzz.bench.side import BenchError, BenchSide
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.page.files import TraceSettings, document_of
@@ -37,7 +37,9 @@ def bench(*options):
 
 def result(name, *ratios, kind="decode", lacks=""):
     least = min(ratios, default=0.0)
-    return Result(Entry(name, name, kind, {}), "mine", "theirs", 100.0, 250.0, tuple(sorted(ratios)), lacks, least)
+    return BenchResult(
+        BenchEntry(name, name, kind, {}), "mine", "theirs", 100.0, 250.0, tuple(sorted(ratios)), lacks, least
+    )
 
 
 # Measuring.
@@ -70,7 +72,7 @@ def test_a_core_with_other_hashes_is_refused():
 
 
 def test_what_a_core_lacks_is_left_out_by_name():
-    absent = Entry("request-none", "no such hash", "creation", {"tokens": 32, "requests": 1, "hash": "none"})
+    absent = BenchEntry("request-none", "no such hash", "creation", {"tokens": 32, "requests": 1, "hash": "none"})
     with opened(PACED, [REFERENCE]) as ready:
         measured = [ready.measure(absent), ready.measure(TINY["free-8k"], rounds=3)]
     assert not measured[0].results[0].ratios
@@ -87,7 +89,7 @@ def test_what_cannot_be_timed_is_said_in_a_line(spec, capsys):
 
 
 def test_memory_is_asked_of_a_process_that_did_nothing_else():
-    entry = Entry("bytes", "bytes", "memory", {"pool": 3000, "which": "used"})
+    entry = BenchEntry("bytes", "bytes", "memory", {"pool": 3000, "which": "used"})
     with opened("impl", ["impl"]) as ready:
         (found,) = ready.measure(entry).results
     assert 0.5 < found.ratio < 2
@@ -95,10 +97,10 @@ def test_memory_is_asked_of_a_process_that_did_nothing_else():
 
 
 def test_a_process_ends_with_its_side():
-    side = Side("impl")
+    side = BenchSide("impl")
     side.close()
     with pytest.raises(TargetUnavailableError, match="has no function 'nothing_here'"):
-        Side(f"{HERE}:nothing_here")
+        BenchSide(f"{HERE}:nothing_here")
 
 
 def test_ctrl_c_ends_it_at_once():
@@ -231,7 +233,9 @@ def test_json_for_a_pipe_stands_alone(capsys):
 
 
 def test_the_mean_is_of_times_and_told_without_what_is_made_once():
-    made = Result(Entry("pool", "pool", "construction", {}, is_made=True), "mine", "theirs", 1.0, 100.0, (100.0,))
+    made = BenchResult(
+        BenchEntry("pool", "pool", "construction", {}, is_made=True), "mine", "theirs", 1.0, 100.0, (100.0,)
+    )
     told = [result("a", 1.0), result("b", 4.0), made, result("bytes", 900.0, kind="memory"), result("c", lacks="x")]
     assert mean_ratio(told[:2]) == pytest.approx(2)
     (line,) = summary_lines("mine", ["theirs"], [Measured((one,), {}) for one in told])
@@ -312,5 +316,5 @@ def test_plots_are_the_same_for_the_same_figures(tmp_path):
     assert [path.name for path in first] == ["bench-theirs.svg"]
     assert first[0].read_text() == second[0].read_text()
     point = scaling.Point("running", 4, "decode step", (result("a", 2.0),))
-    (path,) = plots.plot_scaling(tmp_path, ["mine"], [scaling.Curve("running", "decode step", (point,))])
+    (path,) = plots.plot_scaling(tmp_path, ["mine"], [scaling.ScalingCurve("running", "decode step", (point,))])
     assert "running requests" in path.read_text()

@@ -9,7 +9,7 @@ from blockproof.fuzz.adapters.vllm.driver import VllmStyleDriver
 from blockproof.fuzz.bench.entries import ROWS, traffic_entries
 from blockproof.fuzz.bench.kinds import KINDS, workload
 from blockproof.fuzz.bench.memory import memory_of
-from blockproof.fuzz.bench.traffic import Row, ideal_hits, read_trace
+from blockproof.fuzz.bench.traffic import TrafficRow, ideal_hits, read_trace
 from blockproof.fuzz.bench.workload import WrongWorkError, fill, shape_of
 from blockproof.fuzz.opening.targets import open_here
 from blockproof.fuzz.targets.driver import driver_of
@@ -147,7 +147,7 @@ def test_every_request_of_a_trace_ends_and_hits_what_can_be_hit():
     assert [piece.operations for piece in pieces] == [2, 2, 1]
     assert sum(piece.notes["prompt"] for piece in pieces) == 700 + 900 + 1100 + 513 + 700
     facts = made.summary()
-    rows = [Row(raw["input_length"], raw["output_length"], tuple(raw["hash_ids"])) for raw in CHAT]
+    rows = [TrafficRow(raw["input_length"], raw["output_length"], tuple(raw["hash_ids"])) for raw in CHAT]
     assert facts["hit"] == facts["ideal"] == ideal_hits(rows) == 512 + 512 + 384 + 688
     assert facts["evicted"] == facts["preempted"] == 0
 

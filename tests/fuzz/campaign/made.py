@@ -13,7 +13,7 @@ from blockproof.fuzz.campaign.executor import Done
 from blockproof.fuzz.campaign.settings import CampaignLimits, Settings
 from blockproof.fuzz.campaign.store import Store
 from blockproof.fuzz.campaign.tasks import (
-    Replayed,
+    ReplayShown,
     Seed,
     Task,
     TaskFinding,
@@ -62,7 +62,7 @@ def drawn_result(task: Task) -> TaskResult:
     """What a task comes to: the same for the same target, attention types and seed."""
     if task.kind == "replay":
         traces = task.options.traces
-        return TaskResult(task.number, replayed=tuple(Replayed(identity_of("x"), "", (), 2) for _ in traces))
+        return TaskResult(task.number, replayed=tuple(ReplayShown(identity_of("x"), "", (), 2) for _ in traces))
     draw = Random(f"{task.target} {task.attention} {task.seed}")
     names = {draw.choice("abcdefgh") for _ in range(draw.randrange(3))}
     keys = tuple(sorted({f"key {draw.randrange(60)}" for _ in range(10)}))

@@ -14,7 +14,7 @@ from blockproof.fuzz.campaign.database import Database
 from blockproof.fuzz.campaign.executor import Done, ExecutorLostError
 from blockproof.fuzz.campaign.settings import CampaignLimits
 from blockproof.fuzz.campaign.store import Store
-from blockproof.fuzz.campaign.tasks import Replayed, Task, TaskResult
+from blockproof.fuzz.campaign.tasks import ReplayShown, Task, TaskResult
 
 from .made import TARGETS, Serial, drawn_result, found, identity_of, run, settings
 
@@ -144,7 +144,7 @@ def test_old_findings_are_replayed_first(tmp_path):
         seen.append(task.kind)
         if task.kind == "replay":
             assert task.options.traces
-            return TaskResult(task.number, replayed=tuple(Replayed((), "", (), 2) for _ in task.options.traces))
+            return TaskResult(task.number, replayed=tuple(ReplayShown((), "", (), 2) for _ in task.options.traces))
         return TaskResult(task.number, task.operations)
 
     run(tmp_path / "a.sqlite", None, 2_300, Serial(shown))
@@ -184,7 +184,7 @@ def test_the_corpus_is_replayed_if_asked_for(tmp_path):
     def shown(task):
         traces = task.options.traces
         replayed.extend(traces)
-        return TaskResult(task.number, replayed=tuple(Replayed((), "", ("key",), 2) for _ in traces))
+        return TaskResult(task.number, replayed=tuple(ReplayShown((), "", ("key",), 2) for _ in traces))
 
     run(tmp_path / "a.sqlite", None, 2_000, Serial(shown), recheck=False, corpus=True)
     assert len(replayed) == kept > 0
@@ -197,7 +197,7 @@ def test_what_a_replay_shows_besides_is_a_finding(tmp_path):
     run(tmp_path / "a.sqlite", settings(tmp_path), 1_000)
 
     def shown(task):
-        traces = tuple(Replayed(identity_of("usage"), "", (), 2) for _ in task.options.traces)
+        traces = tuple(ReplayShown(identity_of("usage"), "", (), 2) for _ in task.options.traces)
         return TaskResult(task.number, findings=(found("usage"),), replayed=traces)
 
     run(tmp_path / "a.sqlite", None, 1_000, Serial(shown))

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from blockproof.fuzz.campaign.checking import problems
 from blockproof.fuzz.campaign.database import Database
-from blockproof.fuzz.campaign.minimise import Run, cover, minimise, size
+from blockproof.fuzz.campaign.minimise import SeedRun, cover, minimise, size
 
 from .made import run, settings
 
@@ -15,24 +15,24 @@ def reached(runs):
 
 
 def test_one_run_that_reaches_all_is_enough():
-    runs = {1: Run(5, frozenset({1, 2})), 2: Run(9, frozenset({1, 2, 3})), 3: Run(1, frozenset({3}))}
+    runs = {1: SeedRun(5, frozenset({1, 2})), 2: SeedRun(9, frozenset({1, 2, 3})), 3: SeedRun(1, frozenset({3}))}
     assert cover(runs) == {2}
 
 
 def test_of_two_alike_the_shorter_one_is_kept():
-    runs = {1: Run(9, frozenset({1})), 2: Run(5, frozenset({1})), 3: Run(5, frozenset({1}))}
+    runs = {1: SeedRun(9, frozenset({1})), 2: SeedRun(5, frozenset({1})), 3: SeedRun(5, frozenset({1}))}
     assert cover(runs) == {2}
 
 
 def test_runs_that_reach_nothing_are_not_needed():
-    assert cover({1: Run(5, frozenset())}) == set()
+    assert cover({1: SeedRun(5, frozenset())}) == set()
     assert cover({}) == set()
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_all_keys_are_kept_and_no_run_is_left_out_that_alone_has_one(seed):
     draw = Random(seed)
-    runs = {id: Run(draw.randrange(20), frozenset(draw.sample(range(40), draw.randrange(8)))) for id in range(30)}
+    runs = {id: SeedRun(draw.randrange(20), frozenset(draw.sample(range(40), draw.randrange(8)))) for id in range(30)}
     kept = cover(runs)
     assert reached(runs[id] for id in kept) == reached(runs.values())
     for id, one in runs.items():

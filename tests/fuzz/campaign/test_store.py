@@ -9,7 +9,7 @@ from blockproof.fuzz.campaign.conduct import opened
 from blockproof.fuzz.campaign.database import Database, StoreError
 from blockproof.fuzz.campaign.settings import joined
 from blockproof.fuzz.campaign.store import Store
-from blockproof.fuzz.campaign.tasks import Replayed, Task, TaskResult
+from blockproof.fuzz.campaign.tasks import ReplayShown, Task, TaskResult
 from blockproof.fuzz.cli.main import main
 
 from .made import found, identity_of, run, seed, settings
@@ -86,7 +86,7 @@ def test_a_finding_that_is_replayed_is_there_or_gone_or_has_changed(store, shown
     given(store)
     store.finish(RESULT)
     given(store, 2, kind="replay")
-    store.finish(TaskResult(2, replayed=(Replayed(shown, "", (), 2),)))
+    store.finish(TaskResult(2, replayed=(ReplayShown(shown, "", (), 2),)))
     assert store.database.rows("SELECT state FROM findings") == [(state,)]
     given(store, 3)
     store.finish(msgspec.structs.replace(RESULT, number=3))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening.names import Program
-from blockproof.fuzz.opening.process import Limits
+from blockproof.fuzz.opening.process import ChildLimits
 from blockproof.fuzz.opening.program import ProgramTarget
 from blockproof.fuzz.planning.fields import ModelError, read_json
 from blockproof.fuzz.reports.floors import FloorsError, read_floors
@@ -206,7 +206,7 @@ def test_a_program_that_answers_nonsense_is_a_lost_target(reply, says, tmp_path)
     said = f"print({json.dumps(hello)!r}, flush=True)\ninput()\nprint({reply}, flush=True)\n"
     (tmp_path / "fake.py").write_text(said)
     target = ProgramTarget(
-        Program("program:fake", (sys.executable, f"{tmp_path}/fake.py")), Limits(operation_s=5, start_s=20)
+        Program("program:fake", (sys.executable, f"{tmp_path}/fake.py")), ChildLimits(operation_s=5, start_s=20)
     )
     shape = Shape((Group("full", 2),), 4, 8, hash_block_size=2, scheduler_block_size=2, max_num_batched_tokens=8)
     try:

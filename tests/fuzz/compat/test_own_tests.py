@@ -9,7 +9,7 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.compat import own_tests
 from blockproof.fuzz.compat.own_tests import SuiteReport, run_own_tests, suites_of
 from blockproof.fuzz.opening import environments
-from blockproof.fuzz.opening.child import Place
+from blockproof.fuzz.opening.child import PythonPlace
 from blockproof.fuzz.targets.base import TargetUnavailableError
 
 RELEASE = "vllm==0.23.0"
@@ -87,7 +87,7 @@ def test_a_fetch_that_fails_leaves_nothing_that_seems_complete(tmp_path: Path, m
     python.write_text("#!/bin/sh\necho 'ERROR: no such thing' >&2\nexit 1\n")
     python.chmod(0o755)
     with pytest.raises(TargetUnavailableError, match="failed: no such thing"):
-        own_tests.fetch_tests(VLLM, "0.23.0", Place(python), lambda line: None)
+        own_tests.fetch_tests(VLLM, "0.23.0", PythonPlace(python), lambda line: None)
     assert list(tmp_path.rglob("complete")) == []
 
 
@@ -107,11 +107,11 @@ def test_only_the_tests_are_unpacked_and_kept_beside_the_releases(
         f'#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" = --dest ] && mkdir -p "$2" && cp {archive} "$2"; shift; done\n'
     )
     python.chmod(0o755)
-    fetched = own_tests.fetch_tests(VLLM, "0.23.0", Place(python), lambda line: None)
+    fetched = own_tests.fetch_tests(VLLM, "0.23.0", PythonPlace(python), lambda line: None)
     assert fetched.tests.is_relative_to(environments.home())
     assert [path.name for path in fetched.tests.rglob("*.py")] == ["test_one.py"]
     python.unlink()
-    assert own_tests.fetch_tests(VLLM, "0.23.0", Place(python), lambda line: None) == fetched
+    assert own_tests.fetch_tests(VLLM, "0.23.0", PythonPlace(python), lambda line: None) == fetched
 
 
 def test_suites_are_those_of_the_reference_release() -> None:

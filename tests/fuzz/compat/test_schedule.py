@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.compat import schedule
-from blockproof.fuzz.compat.schedule import Comparison, Mix, compare_mixes, explained_difference, time_schedulers
+from blockproof.fuzz.compat.schedule import (
+    ScheduleComparison,
+    ScheduleMix,
+    compare_mixes,
+    explained_difference,
+    time_schedulers,
+)
 from blockproof.fuzz.findings.ops_json import to_json
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.known_deviations import model_for
@@ -68,8 +74,12 @@ def test_what_a_scheduler_registers_late_is_registered_in_the_models() -> None:
 
 def test_findings_are_the_mixes_without_an_explanation() -> None:
     facts = ("full", "Setup()", 3, 0, 0)
-    mixes = [Mix(0, *facts, None), Mix(1, *facts, 2, ("gate-lookahead",)), Mix(2, *facts, 1, (), "call 7")]
-    found = Comparison(1, mixes)
+    mixes = [
+        ScheduleMix(0, *facts, None),
+        ScheduleMix(1, *facts, 2, ("gate-lookahead",)),
+        ScheduleMix(2, *facts, 1, (), "call 7"),
+    ]
+    found = ScheduleComparison(1, mixes)
     assert found.findings == [mixes[2]]
     assert found.lines()[1] == "  full: 1 of 3 identical; gate-lookahead 1"
     assert found.lines()[-1] == "mix 2 (Setup()) differs at step 1: call 7"
@@ -78,7 +88,7 @@ def test_findings_are_the_mixes_without_an_explanation() -> None:
 
 @pytest.mark.parametrize(("first", "code"), [(None, 0), (4, 1)])
 def test_the_command_ends_with_what_was_found(first: int | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Comparison(1, [Mix(0, "full", "Setup()", 3, 0, 0, first)])
+    found = ScheduleComparison(1, [ScheduleMix(0, "full", "Setup()", 3, 0, 0, first)])
     monkeypatch.setattr(schedule, "compare_mixes", lambda *given: found)
     assert main(["compat", "schedule", "--mixes", "1", "--json"]) == code
 

@@ -11,7 +11,7 @@ pytest.importorskip("scipy")
 
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.detection.report import Results, compared, curve_of, overall
-from blockproof.fuzz.detection.runs import Bench, TrialError, run_all
+from blockproof.fuzz.detection.runs import TrialBench, TrialError, run_all
 from blockproof.fuzz.detection.trials import SETTINGS, Setting, Trial, TrialBudget, TrialTask, key_of, run_trial
 from blockproof.fuzz.engines.mutants import MUTANTS
 
@@ -25,7 +25,9 @@ def trials(times, budget, seed=0):
 
 
 def test_a_setting_that_finds_nothing_is_worse_and_one_against_itself_is_not():
-    bench = Bench(FAULTS, [SETTINGS[name] for name in ("reads-only", "again", "usual")], range(8), TrialBudget(250))
+    bench = TrialBench(
+        FAULTS, [SETTINGS[name] for name in ("reads-only", "again", "usual")], range(8), TrialBudget(250)
+    )
     made: list[Trial] = []
     run_all(bench, [], 1, made.append)
     results = Results(bench, made)
@@ -74,7 +76,7 @@ def test_faults_that_show_when_a_core_is_built_count_as_one_operation():
 
 def test_what_was_known_is_used_again_only_while_the_code_and_the_budget_allow():
     usual = SETTINGS["usual"]
-    bench = Bench(FAULTS[:1], [usual], range(2), TrialBudget(100))
+    bench = TrialBench(FAULTS[:1], [usual], range(2), TrialBudget(100))
     key = key_of(FAULTS[0], usual)
     found = Trial(EASY[0], 0, "usual", True, 40, 0.1, key=key)
     short = Trial(EASY[0], 1, "usual", False, 60, 0.1, key=key)
@@ -95,7 +97,7 @@ def test_a_trial_is_the_same_by_operations_and_ends_at_processor_seconds():
 
 
 def test_processes_come_to_the_same_and_one_that_fails_is_told(tmp_path):
-    bench = Bench(FAULTS, [SETTINGS["usual"]], range(2), TrialBudget(250))
+    bench = TrialBench(FAULTS, [SETTINGS["usual"]], range(2), TrialBudget(250))
     here, there = list[Trial](), list[Trial]()
     run_all(bench, [], 1, here.append)
     run_all(bench, [], 2, there.append)
@@ -104,7 +106,7 @@ def test_processes_come_to_the_same_and_one_that_fails_is_told(tmp_path):
     (tmp_path / "__init__.py").write_text("raise ImportError('no such generator')\n")
     broken = Setting("broken", "a generator that cannot be loaded", generator=tmp_path)
     with pytest.raises(TrialError, match="broken: ImportError: no such generator"):
-        run_all(Bench(FAULTS, [broken], range(2), TrialBudget(250)), [], 1, here.append)
+        run_all(TrialBench(FAULTS, [broken], range(2), TrialBudget(250)), [], 1, here.append)
 
 
 def test_the_generator_of_another_folder_takes_the_place_of_ours(tmp_path):
@@ -115,7 +117,7 @@ def test_the_generator_of_another_folder_takes_the_place_of_ours(tmp_path):
     (tmp_path / "operations.py").write_text(text)
     made: list[Trial] = []
     other = Setting("other", "without requests", generator=tmp_path)
-    run_all(Bench([MUTANTS["free-order-reversed"]], [other], range(1), TrialBudget(300)), [], 1, made.append)
+    run_all(TrialBench([MUTANTS["free-order-reversed"]], [other], range(1), TrialBudget(300)), [], 1, made.append)
     assert [(trial.found, trial.setting) for trial in made] == [(False, "other")]
     assert made[0].lookups == 0
 

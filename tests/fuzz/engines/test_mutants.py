@@ -11,8 +11,8 @@ from blockproof.fuzz.engines.mutants import (
     FUZZ_CONFIG,
     MUTANTS,
     NOT_RUN,
+    FaultSearch,
     Hunt,
-    Search,
     can_be_tried,
     catch,
     hunt,
@@ -104,7 +104,7 @@ def test_faults_in_tensors_need_torch() -> None:
 
 # Several seeds, and every detector.
 
-QUICK = Search(None, operations=400)
+QUICK = FaultSearch(None, operations=400)
 
 
 def test_the_median_is_that_of_the_seed_in_the_middle() -> None:

@@ -14,7 +14,7 @@ from blockproof.fuzz.faults import FAULTS, Part
 from blockproof.fuzz.mutation import stages
 from blockproof.fuzz.mutation.hunting import Hunted, hunt_all
 from blockproof.fuzz.mutation.places import Mutant, Source, changed_lines, draw_mutants, number_of_places
-from blockproof.fuzz.mutation.report import Asked, MutantsDone, Survivors, from_kept, headline, kept_text
+from blockproof.fuzz.mutation.report import HuntAsked, MutantsDone, Survivors, from_kept, headline, kept_text
 from blockproof.fuzz.mutation.serve import Reached
 from blockproof.fuzz.mutation.stages import Answers, Budget, Stage, hunt
 from blockproof.fuzz.mutation.subject import Subject, dependents, read_again, subject_of
@@ -228,7 +228,7 @@ def test_a_wrong_file_of_survivors_says_what_is_wrong(text: str, problem: str) -
 
 def told(*fates: tuple[Mutant, str], survivors: str = "") -> MutantsDone:
     mutable = Mutable(("engine.pool",), "engine", lambda: None, {"engine.pool": (7, 9)}, survivors)
-    asked = Asked("engine==1.0", len(fates), 1, 100, 10)
+    asked = HuntAsked("engine==1.0", len(fates), 1, 100, 10)
     done = [Hunted(one, status, "lockstep" if status == "killed" else "", "", 30, 2, 0.5) for one, status in fates]
     return MutantsDone(asked, Subject(asked.of, "engine", mutable, None), [one for one, _ in fates], done)
 
@@ -253,7 +253,7 @@ def test_a_run_goes_on_from_what_was_kept() -> None:
     assert from_kept(kept_text(result), result.asked, result.mutants) == result.hunted
     assert json.loads(kept_text(result))["total"]["killed"] == 1
     with pytest.raises(ValueError, match="not of the same run"):
-        from_kept(kept_text(result), Asked("engine==1.0", 2, 2, 100, 10), result.mutants)
+        from_kept(kept_text(result), HuntAsked("engine==1.0", 2, 2, 100, 10), result.mutants)
 
 
 def test_only_cores_with_an_exact_model_are_changed() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.opening.child import ChildTarget, Place
-from blockproof.fuzz.opening.process import Limits
+from blockproof.fuzz.opening.child import ChildTarget, PythonPlace
+from blockproof.fuzz.opening.process import ChildLimits
 from blockproof.fuzz.opening.targets import open_here, open_target
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.workload.draw import SeededDraw
@@ -37,7 +37,7 @@ def opened() -> Iterator[list[ChildTarget]]:
 
 
 def launch(opened: list[ChildTarget], fake: str, **limits: float) -> ChildTarget:
-    target = ChildTarget(fake, f"fakes:{fake}", limits=Limits(**limits))  # type: ignore[arg-type]
+    target = ChildTarget(fake, f"fakes:{fake}", limits=ChildLimits(**limits))  # type: ignore[arg-type]
     opened.append(target)
     target.start(SHAPE)
     return target
@@ -102,7 +102,7 @@ def test_hang_ends_at_the_deadline_and_says_where(opened: list[ChildTarget]) -> 
 
 
 def test_hang_during_construction_ends_at_its_own_deadline() -> None:
-    target = ChildTarget("fake", "fakes:hangs_at_start", limits=Limits(start_s=2))
+    target = ChildTarget("fake", "fakes:hangs_at_start", limits=ChildLimits(start_s=2))
     with pytest.raises(TargetLostError) as caught:
         target.start(SHAPE)
     assert caught.value.kind == "hang"
@@ -230,7 +230,7 @@ def test_target_that_cannot_be_made_is_unavailable(spec: str, says: str) -> None
 
 def test_interpreter_that_does_not_exist_is_unavailable() -> None:
     with pytest.raises(TargetUnavailableError, match="cannot run /nowhere/python"):
-        ChildTarget("fake", "impl", Place(Path("/nowhere/python"))).start(SHAPE)
+        ChildTarget("fake", "impl", PythonPlace(Path("/nowhere/python"))).start(SHAPE)
 
 
 def test_request_longer_than_a_pipe_holds(opened: list[ChildTarget]) -> None:

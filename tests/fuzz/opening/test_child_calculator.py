@@ -6,7 +6,7 @@ import pytest
 from blockproof.fuzz.configuration.check import Judge, draw_case
 from blockproof.fuzz.configuration.questions import Question
 from blockproof.fuzz.opening.child import ChildCalculator
-from blockproof.fuzz.opening.process import Limits
+from blockproof.fuzz.opening.process import ChildLimits
 from blockproof.fuzz.opening.targets import open_calculator
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.workload.draw import SeededDraw
@@ -26,7 +26,7 @@ def launch():
     opened = []
 
     def open_child(fake, **limits):
-        opened.append(ChildCalculator(fake, f"calculators:{fake}", limits=Limits(**limits)))
+        opened.append(ChildCalculator(fake, f"calculators:{fake}", limits=ChildLimits(**limits)))
         return opened[-1]
 
     yield open_child

@@ -12,7 +12,7 @@ from blockproof.fuzz.adapters import families
 from blockproof.fuzz.cli import targets as commands
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening import targets as registry
-from blockproof.fuzz.opening.child import ChildTarget, Place
+from blockproof.fuzz.opening.child import ChildTarget, PythonPlace
 from blockproof.fuzz.opening.environments import InstallError
 from blockproof.fuzz.opening.new_target import exercise
 from blockproof.fuzz.targets.base import TargetUnavailableError
@@ -59,7 +59,7 @@ def fake_steps(monkeypatch: pytest.MonkeyPatch, then: Callable[[list[str]], obje
     return ran
 
 
-def works(family: Family, place: Place) -> str:
+def works(family: Family, place: PythonPlace) -> str:
     assert family == VLLM
     assert place.python.exists()
     (layer,) = place.layers
@@ -84,7 +84,7 @@ def test_install_makes_an_environment_that_is_found(place: Path, steps: list[lis
     environment = environments.install(SPEC, said.append, works)
     assert environment == environments.find(SPEC) == environments.installed()[0]
     layer = place / "vllm-0.23.0"
-    assert environment.place == Place(place / "base-vllm" / "bin" / "python", (layer,))
+    assert environment.place == PythonPlace(place / "base-vllm" / "bin" / "python", (layer,))
     assert environment.versions["vllm"] == "0.23.0"
     assert [command[-1] for command in steps[1:]] == [VLLM.torch, steps[2][-1], SPEC]
     assert "--no-deps" in steps[2]
@@ -160,7 +160,7 @@ def test_early_end_leaves_nothing(place: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_environment_that_does_not_run_is_not_kept(place: Path, steps: list[list[str]]) -> None:
-    def broken(family: Family, where: Place) -> str:
+    def broken(family: Family, where: PythonPlace) -> str:
         raise TargetUnavailableError("cannot import torch")
 
     with pytest.raises(TargetUnavailableError, match="cannot import torch"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening.names import Program, parsed
-from blockproof.fuzz.opening.process import Limits
+from blockproof.fuzz.opening.process import ChildLimits
 from blockproof.fuzz.opening.program import ProgramTarget, complete
 from blockproof.fuzz.opening.targets import check_spec, open_calculator, open_target
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
@@ -50,7 +50,9 @@ def program(tmp_path):
     def make(body="answer = {'outcome': 'Done', 'snapshot': STATE}", hello=HELLO, **limits):
         body = textwrap.indent(textwrap.dedent(body), " " * 8)
         (tmp_path / "fake.py").write_text(PROGRAM.format(hello=hello, state=STATE, body=body))
-        made.append(ProgramTarget(Program("program:fake", (sys.executable, f"{tmp_path}/fake.py")), Limits(**limits)))
+        made.append(
+            ProgramTarget(Program("program:fake", (sys.executable, f"{tmp_path}/fake.py")), ChildLimits(**limits))
+        )
         return made[-1]
 
     yield make

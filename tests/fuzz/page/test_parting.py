@@ -1,7 +1,7 @@
 """Where two sides part: the sentence, and the place on the page that it points at."""
 
 import pytest
-from blockproof.fuzz.page.words import Names, outcomes_part, states_part
+from blockproof.fuzz.page.words import RequestNumbers, outcomes_part, states_part
 from blockproof.fuzz.reports.document import Place
 from blockproof.model.core import Model
 from blockproof.model.ops import Allocate, Done, Failed, Free, Group, Lookup, Refused, Shape
@@ -129,14 +129,14 @@ def test_two_answers_are_a_sentence(operation, ours, theirs, text):
     ],
 )
 def test_two_states_are_a_sentence_and_a_place(ours, theirs, text, place):
-    said = states_part(SIDES, STATE._replace(**ours), STATE._replace(**theirs), Names())
+    said = states_part(SIDES, STATE._replace(**ours), STATE._replace(**theirs), RequestNumbers())
     assert said == (text, place)
 
 
 def test_equal_states_do_not_part():
-    assert states_part(SIDES, STATE, STATE, Names()) == ("", None)
+    assert states_part(SIDES, STATE, STATE, RequestNumbers()) == ("", None)
 
 
 def test_sides_with_names_of_their_own_are_called_so():
-    said, _ = states_part(("release one", "release two"), STATE, STATE._replace(free=[2, 1, 3, 4, 5]), Names())
+    said, _ = states_part(("release one", "release two"), STATE, STATE._replace(free=[2, 1, 3, 4, 5]), RequestNumbers())
     assert said == "release one would reuse block 1 next, release two block 2."

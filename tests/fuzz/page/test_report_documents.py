@@ -12,7 +12,7 @@ from blockproof.fuzz.engines import failing
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.page.trace_document import KeptTrace, document_beside, page_beside
-from blockproof.fuzz.releases.campaign import KeptOnTarget, Row
+from blockproof.fuzz.releases.campaign import CampaignResult, KeptOnTarget
 from blockproof.fuzz.releases.campaign_report import document as campaign_report
 from blockproof.fuzz.releases.campaign_report import keep_findings, write_campaign
 from blockproof.fuzz.reports.campaign import CampaignDocument, CampaignFound, CampaignRow
@@ -185,7 +185,9 @@ def campaign_of(target, file, core):
     """A row with one finding, as a campaign keeps it."""
     finding, trace = replay(file.trace, core, Judging(("contract",)))
     document = document_beside(file, core, Judges(("contract",), "as asked for"))
-    return Row(target, {}, [KeptOnTarget(finding, trace, "full", 3, True, ("contract",), document=document)], done=True)
+    return CampaignResult(
+        target, {}, [KeptOnTarget(finding, trace, "full", 3, True, ("contract",), document=document)], done=True
+    )
 
 
 def test_a_campaign_leaves_a_page_beside_each_finding_and_its_report(tmp_path, capsys):

@@ -17,7 +17,16 @@ from blockproof.fuzz.opening.commands import Ran
 from blockproof.fuzz.opening.environments import InstallError
 from blockproof.fuzz.opening.targets import open_here
 from blockproof.fuzz.releases import bisect_releases, versions
-from blockproof.fuzz.releases.bisect import BisectError, Change, Question, State, changes, judges_of, observe, search
+from blockproof.fuzz.releases.bisect import (
+    BisectError,
+    BisectQuestion,
+    State,
+    TurningPoint,
+    changes,
+    judges_of,
+    observe,
+    search,
+)
 from blockproof.fuzz.releases.versions import candidates, published, version_key
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.targets.family import Family
@@ -373,7 +382,7 @@ def test_binary_search_looks_at_few_places():
         return {place: place >= 700 for place in places}
 
     known = search(1000, look)
-    assert list(changes(known)) == [Change(699, 700, True, (), ())]
+    assert list(changes(known)) == [TurningPoint(699, 700, True, (), ())]
     assert len(looked) <= 2 + 10
 
 
@@ -434,7 +443,7 @@ def raising(error):
     ],
 )
 def test_a_trace_of_which_a_part_was_applied_has_not_passed(operations, lacks, applied, why):
-    answer = observe(Question(Trace(SHAPE, operations), ("S7", "Free"), ("contract",)), lambda: Odd(lacks=lacks))
+    answer = observe(BisectQuestion(Trace(SHAPE, operations), ("S7", "Free"), ("contract",)), lambda: Odd(lacks=lacks))
     assert answer.operations == applied
     if why is None:
         assert (answer.state, answer.why) == (State.PASSES, "")
@@ -446,7 +455,7 @@ def test_a_trace_of_which_a_part_was_applied_has_not_passed(operations, lacks, a
 
 def test_a_core_of_another_shape_has_not_passed():
     shape = replace(SHAPE, scheduler_block_size=2, retention_interval=2)
-    question = Question(Trace(shape, OPERATIONS), ("S7", "Free"), ("contract",))
+    question = BisectQuestion(Trace(shape, OPERATIONS), ("S7", "Free"), ("contract",))
     answer = observe(question, lambda: Odd(lacks=("Shape.retention_interval",)))
     assert answer.state is State.UNSEEN
     assert answer.why.startswith("cannot be built with the shape of the trace: it has no equivalent of Shape.ret")
@@ -462,14 +471,14 @@ def test_a_core_of_another_shape_has_not_passed():
     ],
 )
 def test_what_is_not_observed_has_not_passed(target, state, why):
-    question = Question(Trace(SHAPE, OPERATIONS), ("S7", "Free"), ("contract",))
+    question = BisectQuestion(Trace(SHAPE, OPERATIONS), ("S7", "Free"), ("contract",))
     answer = observe(question, lambda: target)
     assert (answer.state, answer.why) == (state, why)
     assert target.closed
 
 
 def test_a_trace_of_which_nothing_applies_is_not_observed():
-    question = Question(Trace(SHAPE, OPERATIONS[1:2]), None, ("contract",))
+    question = BisectQuestion(Trace(SHAPE, OPERATIONS[1:2]), None, ("contract",))
     answer = observe(question, Odd)
     assert (answer.state, answer.operations) == (State.UNSEEN, 0)
 

@@ -7,7 +7,7 @@ import pytest
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.targets import open_here
 from blockproof.fuzz.releases.bisect import State, observe, question_about
-from blockproof.fuzz.releases.bisect_commit import Job
+from blockproof.fuzz.releases.bisect_commit import CommitJob
 from blockproof.fuzz.releases.commit_target import CommitPlace
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.traces.replay import replay
@@ -99,7 +99,7 @@ def test_a_file_keeps_the_manner_and_one_of_old_has_none():
 
 def test_the_job_of_a_commit_has_the_manner(tmp_path):
     place = CommitPlace("engine:make", "front", "tree", ".", "checkout", ("back",))
-    job = Job("scratch", "x", place, ("S1", "Free"), ("contract", "no-S9"), ("lost", "", "value", "value"))
+    job = CommitJob("scratch", "x", place, ("S1", "Free"), ("contract", "no-S9"), ("lost", "", "value", "value"))
     path = tmp_path / "job.json"
     path.write_text(json.dumps(asdict(job)))
-    assert Job.read(str(path)) == job
+    assert CommitJob.read(str(path)) == job

@@ -7,7 +7,7 @@ from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import CONTRACT, SHADOW
 from blockproof.fuzz.releases import campaign, campaign_report
-from blockproof.fuzz.releases.campaign import KeptOnTarget, Orders, Row, run_by_oracles
+from blockproof.fuzz.releases.campaign import CampaignResult, KeptOnTarget, Orders, run_by_oracles
 from blockproof.fuzz.releases.campaign_report import document
 from blockproof.fuzz.reports.history import Sample
 from blockproof.fuzz.reports.summary import Summary
@@ -38,10 +38,10 @@ def blind():
 def rows():
     hidden = cell(unobserved=Counter({("S9", "no hits"): 2}))
     return [
-        Row("clean==1", {"full": cell(), "mamba": cell(unbuilt=4)}, done=True),
-        Row("bad==1", {"full": hidden}, [kept(), kept(), kept("corruption", SHADOW)], done=True),
-        Row("gone", problem="first line\nno such device"),
-        Row("cut", {"full": cell()}, interrupted=True),
+        CampaignResult("clean==1", {"full": cell(), "mamba": cell(unbuilt=4)}, done=True),
+        CampaignResult("bad==1", {"full": hidden}, [kept(), kept(), kept("corruption", SHADOW)], done=True),
+        CampaignResult("gone", problem="first line\nno such device"),
+        CampaignResult("cut", {"full": cell()}, interrupted=True),
     ]
 
 
@@ -54,7 +54,7 @@ def test_the_exit_code_tells_a_finding_from_nothing_started(chosen, code):
 
 
 def test_a_target_on_which_nothing_was_tested_is_no_success():
-    row = Row("blind==1", {"full": blind(), "mamba": blind()}, done=True)
+    row = CampaignResult("blind==1", {"full": blind(), "mamba": blind()}, done=True)
     assert document([row]).exit_code == document([row, rows()[0]]).exit_code == 3
     assert (
         document([row]).lead().conclusion.startswith("TESTED NOTHING: blind==1: none of 4,000 lookups with caching on")
@@ -85,11 +85,14 @@ def test_lines_and_json_say_the_same():
         "3 findings, the worst: wrong content; ended by Ctrl-C; NOT ALL OF IT RAN: gone: no such device"
     )
     assert document([clean, gone]).lead().conclusion == "NOT ALL OF IT RAN: gone: no such device"
-    killed = Row("killed", {"full": cell()}, problem="its process ended with status -9", attention=("full", "mamba"))
+    killed = CampaignResult(
+        "killed", {"full": cell()}, problem="its process ended with status -9", attention=("full", "mamba")
+    )
     assert document([clean, killed]).not_run() == ["killed: its process ended with status -9; not run: mamba"]
     assert document([gone]).lead().headline == "1 target, 0 operations"
     assert (
-        document([Row("x", {}, [kept("S14")], done=True)]).lead().conclusion == "1 finding, the worst: lost efficiency"
+        document([CampaignResult("x", {}, [kept("S14")], done=True)]).lead().conclusion
+        == "1 finding, the worst: lost efficiency"
     )
     assert document([clean]).lead().conclusion == "nothing was found"
     assert campaign_report.progress_line(clean).endswith("2 attention types, 0 kinds of findings, 4 s, done")
@@ -158,7 +161,7 @@ def test_targets_that_are_judged_alike_run_together(monkeypatch):
 
     def noted(specs, orders, jobs, on_change, on_growth):
         ran.append((specs, orders.plan.oracles, jobs))
-        return [Row(spec) for spec in specs]
+        return [CampaignResult(spec) for spec in specs]
 
     monkeypatch.setattr(campaign, "run_campaign", noted)
     oracles = {"a": (SHADOW,), "b": (CONTRACT,), "c": (SHADOW,)}

@@ -17,7 +17,14 @@ from blockproof.fuzz.releases.finding_scripts import (
     run_script,
     standalone,
 )
-from blockproof.fuzz.releases.findings import BY_SCRIPTS, SCRIPT, Entry, folder_page, read_entries, read_observations
+from blockproof.fuzz.releases.findings import (
+    BY_SCRIPTS,
+    SCRIPT,
+    FindingEntry,
+    folder_page,
+    read_entries,
+    read_observations,
+)
 
 FOLDER = Path(__file__).parents[3] / "docs" / "evidence" / "findings"
 ENTRIES = read_entries(FOLDER)
@@ -25,7 +32,7 @@ SCRIPTS = read_scripts(FOLDER, list(ENTRIES))
 RECORDED = read_observations(FOLDER, BY_SCRIPTS)
 SPEC = "vllm==0.33.0"
 WANTED = "ValueError: no block"
-ENTRY = Entry("A title", "crash", "S8", "yes: seen", "nothing", "mend it", raises=WANTED)
+ENTRY = FindingEntry("A title", "crash", "S8", "yes: seen", "nothing", "mend it", raises=WANTED)
 SHOWS = f"import sys\nprint('exception: {WANTED}')\nprint('the defect shows')\nsys.exit(1)"
 IMPORTS = "\nif False:\n    import vllm\n"
 

@@ -15,7 +15,7 @@ from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases import scheduler_cases
 from blockproof.fuzz.releases.findings import (
     CLASSES,
-    Entry,
+    FindingEntry,
     folder_page,
     page,
     read_entries,
@@ -39,7 +39,7 @@ FOLDER = Path(__file__).parents[3] / "docs" / "evidence" / "findings"
 ENTRIES = read_entries(FOLDER)
 TRACES = read_traces(FOLDER, list(ENTRIES))
 FAULT = "fault:touch-ignores-used-blocks"
-ENTRY = Entry("A title", "leak", "S1", "yes: seen", "nothing", "mend it")
+ENTRY = FindingEntry("A title", "leak", "S1", "yes: seen", "nothing", "mend it")
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_wrong_arguments_are_told(folder, capsys):
 
 
 def test_the_page_groups_neighbouring_releases_and_sorts_by_class():
-    second = Entry("B", "user-visible corruption", "S7", "no", "x", "y")
+    second = FindingEntry("B", "user-visible corruption", "S7", "no", "x", "y")
     observed = {"one": {"e==0.9": "shows", "e==0.10": "shows", "e==0.11": "nothing"}, "two": {}}
     text = page({"one": ENTRY, "two": second}, {}, observed, "command", "the end")
     assert "e==0.9 to e==0.10: shows; e==0.11: nothing" in text
@@ -187,7 +187,7 @@ def test_what_the_newest_release_shows_comes_first_and_lines_of_code_do_not_spli
     failed = "not built: RuntimeError: no (split, line {})"
     observed = {"one": {"e==0.9": "shows", "e==0.10": "nothing"}, "two": {"e==0.9": "shows", "e==0.10": "shows"}}
     observed["two (scheduler)"] = {"e==0.9": failed.format(7), "e==0.10": failed.format(8)}
-    entries = {"one": ENTRY, "two": Entry("B", "latent", "S1", "no", "x", "y", case="c")}
+    entries = {"one": ENTRY, "two": FindingEntry("B", "latent", "S1", "no", "x", "y", case="c")}
     text = page(entries, {}, observed, "command", "")
     assert text.index("**In the newest release**") < text.index("[two](#two)") < text.index("**Gone from")
     assert text.index("**Gone from") < text.index("[one](#one)")

@@ -11,7 +11,7 @@ from blockproof.fuzz.releases.finding_scripts import ScriptSaid, standalone
 from blockproof.fuzz.releases.findings import (
     BY_SCRIPTS,
     SCRIPT,
-    Entry,
+    FindingEntry,
     Held,
     Judged,
     folder_page,
@@ -25,7 +25,7 @@ from blockproof.fuzz.traces.files import TraceError
 from .test_findings import ENTRIES, FAULT, FOLDER
 
 SPEC = "vllm==0.33.0"
-ENTRY = Entry("A title", "leak", "S1", "yes: seen", "nothing", "mend it")
+ENTRY = FindingEntry("A title", "leak", "S1", "yes: seen", "nothing", "mend it")
 CLEAN = Judged(
     ("contract",), 10, 1, {"contract: S7 at Lookup": 2, "contract: S8 at Take": 1}, {"contract: S8 at Take": 3}, ()
 )

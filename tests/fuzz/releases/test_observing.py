@@ -5,7 +5,7 @@ from blockproof.fuzz.adapters import families
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases import observing
-from blockproof.fuzz.releases.findings import Entry, updated
+from blockproof.fuzz.releases.findings import FindingEntry, updated
 from blockproof.fuzz.releases.observing import differences, observe_releases
 from blockproof.fuzz.releases.versions import named_targets, releases_to_install
 from blockproof.fuzz.targets.base import TargetLostError
@@ -13,7 +13,7 @@ from blockproof.fuzz.traces.trace_file import TraceFile
 from blockproof.model.ops import Group, Shape, Submit
 
 SHAPE = Shape((Group("full", 1),), 3, 2, hash_block_size=1, scheduler_block_size=1, max_num_batched_tokens=1)
-ENTRY = Entry("A title", "leak", "S1", "yes: seen", "nothing", "fix it")
+ENTRY = FindingEntry("A title", "leak", "S1", "yes: seen", "nothing", "fix it")
 FILE = TraceFile(Trace(SHAPE, (Submit("a", (0,)),)), "impl")
 
 

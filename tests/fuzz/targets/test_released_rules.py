@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.targets.configuration_answers import answer
-from blockproof.fuzz.targets.released_rules import Entry, ReleasedRules
+from blockproof.fuzz.targets.released_rules import ReleasedRule, ReleasedRules
 from blockproof.model.config.capacity import Rules
 
 SPEC = {"type": "FullAttentionSpec", "block_size": 16, "num_kv_heads": 1, "head_size": 8, "dtype": {"itemsize": 2}}
@@ -36,22 +36,24 @@ def asked(question, *entries) -> tuple[Any, set[str]]:
 
 
 def test_an_entry_is_called_wherever_the_rule_was():
-    page, fired = asked(PAGE, Entry("real_page", one_byte_more, "more"))
+    page, fired = asked(PAGE, ReleasedRule("real_page", one_byte_more, "more"))
     right: Any = answer(*PAGE)
     assert page["output"]["page_size_bytes"] == right["output"]["page_size_bytes"] + 1
     assert fired == {"more"}
-    memory, fired = asked(MEMORY, Entry("real_page", one_byte_more, "more"), Entry("blocks", one_block_more, "blocks"))
+    memory, fired = asked(
+        MEMORY, ReleasedRule("real_page", one_byte_more, "more"), ReleasedRule("blocks", one_block_more, "blocks")
+    )
     assert memory == {"output": [2 * (512 + 1)]}
     assert fired == {"more", "blocks"}
 
 
 def test_an_entry_that_does_what_the_rule_does_is_no_deviation():
-    same, fired = asked(PAGE, Entry("page", Rules.page, "none"))
+    same, fired = asked(PAGE, ReleasedRule("page", Rules.page, "none"))
     assert (same, fired) == (answer(*PAGE), set())
 
 
 def test_what_does_not_change_the_answer_is_seen_but_does_not_count():
-    both = [Entry("real_page", one_byte_more, "more"), Entry("page", one_byte_less, "less")]
+    both = [ReleasedRule("real_page", one_byte_more, "more"), ReleasedRule("page", one_byte_less, "less")]
     rules = ReleasedRules(both)
     assert rules.answer(*MEMORY) == answer(*MEMORY)
     assert (rules.seen, rules.fired) == ({"more", "less"}, set())
@@ -61,7 +63,7 @@ def test_what_does_not_change_the_answer_is_seen_but_does_not_count():
 
 def test_where_each_alone_makes_the_difference_all_that_occurred_count():
     just_enough = model_of(SPEC, max_model_len=16, available_memory=1024)
-    both = (Entry("blocks", one_block_more, "blocks"), Entry("real_page", one_byte_more, "more"))
+    both = (ReleasedRule("blocks", one_block_more, "blocks"), ReleasedRule("real_page", one_byte_more, "more"))
     for entries in (both, both[:1], both[1:]):
         answered, fired = asked(("check_memory", just_enough), *entries)
         assert answered == {"raises": "ValueError"}
@@ -71,7 +73,7 @@ def test_where_each_alone_makes_the_difference_all_that_occurred_count():
 
 def test_a_deviation_is_named_by_what_it_did():
     name = lambda r, wanted, found, x: f"{found - wanted} more"  # noqa: E731
-    assert asked(PAGE, Entry("real_page", one_byte_more, name))[1] == {"1 more"}
+    assert asked(PAGE, ReleasedRule("real_page", one_byte_more, name))[1] == {"1 more"}
 
 
 def test_only_a_rule_can_be_replaced():

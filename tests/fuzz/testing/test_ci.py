@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.findings.finding import Trace
-from blockproof.fuzz.testing.ci import OPERATIONS, Job, artifact_name, run, seed_of_commit, source_of
+from blockproof.fuzz.testing.ci import OPERATIONS, CiJob, artifact_name, run, seed_of_commit, source_of
 from blockproof.fuzz.testing.runner import MAX_MESSAGE, Github, Runner, runner_here
 from blockproof.fuzz.traces.trace_file import TraceFile, write_trace
 from blockproof.model.ops import Allocate, Free, Group, Shape, Submit
@@ -37,12 +37,12 @@ def test_the_seed_of_a_checkout_is_that_of_its_commit(tmp_path, monkeypatch):
 
 
 def test_the_command_has_what_was_asked_for_and_nothing_else(tmp_path):
-    words = Job("impl", report=tmp_path).command(7)
+    words = CiJob("impl", report=tmp_path).command(7)
     assert words[:5] == ["fuzz", "--target", "impl", "--seed", "7"]
     assert words[words.index("--operations") + 1] == str(OPERATIONS)
     assert "--isolate" in words
     assert not {"--seconds", "--known", "--floors", "--attention", "--oracle", "None"} & set(words)
-    timed = Job("impl", seconds=3.0, known=Path("known.toml"), isolate=False).command(7)
+    timed = CiJob("impl", seconds=3.0, known=Path("known.toml"), isolate=False).command(7)
     assert timed[timed.index("--seconds") + 1] == "3.0"
     assert timed[timed.index("--known") + 1] == "known.toml"
     assert not {"--operations", "--isolate"} & set(timed)
@@ -53,10 +53,10 @@ def test_the_command_has_what_was_asked_for_and_nothing_else(tmp_path):
 )
 def test_names_of_artifacts_suit_every_file_system(target):
     environ = {"GITHUB_JOB": "kv cache", "RUNNER_OS": "Linux", "GITHUB_RUN_ATTEMPT": "2"}
-    name = artifact_name(Job(target), 5, environ)
+    name = artifact_name(CiJob(target), 5, environ)
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,100}", name)
-    assert name != artifact_name(Job(target), 5, {**environ, "GITHUB_RUN_ATTEMPT": "3"})
-    assert name != artifact_name(Job(target), 6, environ)
+    assert name != artifact_name(CiJob(target), 5, {**environ, "GITHUB_RUN_ATTEMPT": "3"})
+    assert name != artifact_name(CiJob(target), 6, environ)
 
 
 def test_the_file_of_a_target_is_found_where_projects_have_it(tmp_path, monkeypatch):
@@ -125,7 +125,7 @@ def test_a_report_of_an_earlier_job_is_not_taken_for_this_one(engine, capsys):
     report.mkdir()
     for name in ("fuzz.xml", "fuzz.md", "corpus.xml"):
         (report / name).write_text("<of-old/>", encoding="utf-8")
-    job = Job("nobody_has_this:make", report=report, operations=1, seed=1)
+    job = CiJob("nobody_has_this:make", report=report, operations=1, seed=1)
     assert run(job, {}, lambda line: None) == 3
     assert [path.name for path in report.iterdir()] == []
     assert "nobody_has_this" in capsys.readouterr().err
@@ -146,6 +146,6 @@ def test_a_trace_of_the_corpus_that_shows_its_bug_leaves_a_page_in_the_report(tm
     shape = Shape((Group("full", 2),), 6, 8, 2, 2, 8)
     (tmp_path / "corpus").mkdir()
     write_trace(TraceFile(Trace(shape, operations), "impl"), tmp_path / "corpus" / "order.json")
-    job = Job("fault:free-order-reversed", corpus=Path("corpus"), seed=1, isolate=False)
+    job = CiJob("fault:free-order-reversed", corpus=Path("corpus"), seed=1, isolate=False)
     assert run(job, {}, lambda line: None) == 1
     assert "The model would reuse block" in (tmp_path / "blockproof-report" / "corpus" / "order.html").read_text()

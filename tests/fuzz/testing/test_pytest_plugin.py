@@ -148,12 +148,12 @@ def test_an_exception_of_the_target_is_told_with_its_place(project):
 
 
 def test_a_bug_of_ours_is_shown_without_frames_of_pytest(project, monkeypatch):
-    from blockproof.fuzz.testing.corpus import Case
+    from blockproof.fuzz.testing.corpus import CorpusCase
 
     def broken(*arguments):
         raise LookupError("of ours")
 
-    monkeypatch.setattr(Case, "run", broken)
+    monkeypatch.setattr(CorpusCase, "run", broken)
     done = project.run(*TRACES)
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(["*LookupError: of ours"])

@@ -10,7 +10,7 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
-from blockproof.fuzz.traffic.driver import Service, Setting
+from blockproof.fuzz.traffic.driver import Service, TrafficSetting
 from blockproof.fuzz.traffic.fuzzing import ideal
 from blockproof.fuzz.traffic.logs import Log, Logged, read_log
 
@@ -103,7 +103,7 @@ def test_a_look_at_the_end_sees_what_no_outcome_shows() -> None:
     target = open_target("fault:free-order-reversed")
     run = LockstepRun(target, Judging(("lockstep",), full_look_every=10_000, looks_between=False))
     log = Log(16, (Logged(0.0, 40, 2, (1, 2, 3)),))
-    objection = Service(run, Setting(), log).serve()
+    objection = Service(run, TrafficSetting(), log).serve()
     assert objection is not None
     assert objection.finding.observable == "free"
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.traffic.driver import Setting
+from blockproof.fuzz.traffic.driver import TrafficSetting
 from blockproof.fuzz.traffic.fuzzing import ideal
 from blockproof.fuzz.traffic.logs import MADE_UNIT, Log, Logged, read_log
 
@@ -129,8 +129,8 @@ def test_a_cache_without_end_by_hand() -> None:
 
 
 def test_groups_of_a_setting_differ_and_the_pool_holds_the_longest() -> None:
-    shape = Setting(("full", "sliding", "sliding"), 16, divisor=32).shape(1000)
+    shape = TrafficSetting(("full", "sliding", "sliding"), 16, divisor=32).shape(1000)
     assert len({group.spec for group in shape.groups}) == 3
     assert shape.groups[1].window == 32
     assert shape.num_blocks > 63
-    assert Setting(blocks=100).shape(1000).num_blocks == 101
+    assert TrafficSetting(blocks=100).shape(1000).num_blocks == 101

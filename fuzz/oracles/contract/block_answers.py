@@ -19,7 +19,7 @@ ANSWERS = frozenset({ops.Allocate, ops.Take, ops.ReadTable, ops.CommonPrefix, op
 """Operations that tell of blocks, or hand them out."""
 
 
-class Told:
+class BlockAnswers:
     """Judges answers about blocks."""
 
     def __init__(self, record: RunRecord) -> None:

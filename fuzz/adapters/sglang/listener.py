@@ -12,12 +12,12 @@ from typing import Any, Protocol
 from ....model import ops
 from ....model.ops import NULL, Done, Operation, Outcome, Shape, Value
 from ....model.shown.snapshot import Snapshot
-from .engine import Cache, Engine
-from .observe import Observer
-from .states import States
+from .engine import Cache, SglangEngine
+from .observe import SglangObserver
+from .states import StatePool
 
 
-class Judge(Protocol):
+class AnswerJudge(Protocol):
     """What judges a core whose answers it is told."""
 
     def start(self, shape: Shape, shown: Snapshot) -> None:
@@ -30,10 +30,12 @@ class Judge(Protocol):
 class Told:
     """A `batches.Listener`."""
 
-    def __init__(self, engine: Engine, cache: Cache, shape: Shape, states: States | None, judge: Judge) -> None:
+    def __init__(
+        self, engine: SglangEngine, cache: Cache, shape: Shape, states: StatePool | None, judge: AnswerJudge
+    ) -> None:
         self._calls, self._cache, self._states = engine.calls, cache, states
         self._groups = len(shape.groups)
-        self._observer = Observer(cache, engine.calls, self._groups, shape.num_blocks)
+        self._observer = SglangObserver(cache, engine.calls, self._groups, shape.num_blocks)
         self._blocks = range(1, shape.num_blocks)
         self._requests: dict[str, Any] = {}
         """Requests that hold memory."""
