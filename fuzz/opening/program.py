@@ -19,7 +19,7 @@ from ..findings.visible import one_line
 from ..targets.base import TargetUnavailableError
 from ..targets.declarations import problem_with_names, problem_with_sizes
 from .child import ServedTarget, TargetInChild
-from .names import Program
+from .names import Program, parsed
 from .process import ChildLimits, Launch
 from .wire import Notes, document_of, frozen, line_of, shown
 
@@ -42,7 +42,11 @@ _ANSWER = ("outcome", "value", "error", "message", "snapshot", "copies")
 class ProgramTarget(TargetInChild):
     """A `Target` in a program. `start` raises TargetUnavailableError if it does not come up."""
 
-    def __init__(self, named: Program, limits: ChildLimits | None = None) -> None:
+    def __init__(self, name: str | Program, limits: ChildLimits | None = None) -> None:
+        """ValueError for a name that is not `program:COMMAND`."""
+        named = parsed(name) if isinstance(name, str) else name
+        if not isinstance(named, Program):
+            raise ValueError(f"{name}: this is no program; write, for example, program:./my_target")
         super().__init__(named.spec, limits)
         self._command = [*named.command]
 

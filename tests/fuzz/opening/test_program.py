@@ -42,6 +42,13 @@ for line in sys.stdin:
 """
 
 
+def test_a_program_is_named_as_on_the_command_line():
+    assert ProgramTarget("program:./my_target --fast").name == "program:./my_target --fast"
+    for name in ("impl", "program:", "program:'"):
+        with pytest.raises(ValueError, match="program:"):
+            ProgramTarget(name)
+
+
 @pytest.fixture
 def program(tmp_path):
     """Makes a target of a program that answers a step with what these lines put into `answer`."""
