@@ -1,8 +1,8 @@
 """The limits from which on our core does something in bulk: low in cores that cannot come to them.
 
 Eight blocks have to be registered, found or given back at once before our core does so together. A core whose tables
-are shorter than that runs with limits of two blocks, so that what is short comes to the same code; a larger one runs as
-it is. This follows from the shape: a trace says it, and a finding keeps its limits while it is shrunk.
+are shorter than two such rows runs with limits of two blocks, so that what is short comes to the same code; a larger
+one runs as it is. This follows from the shape: a trace says it, and a finding keeps its limits while it is shrunk.
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ LIMITS: Mapping[str, Mapping[str, int]] = {
     "pool.block": {"MANY": 1, "SPARSE": 1},
 }
 """Low limits in blocks, by module of our core and name in it."""
-SHORT = 8
-"""Tables of fewer entries are short: the limit of the core as it is."""
+SHORT = 16
+"""Tables of fewer entries are short: twice the limit of the core as it is."""
 
 
 def is_short(shape: Shape) -> bool:

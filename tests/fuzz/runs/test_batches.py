@@ -181,7 +181,7 @@ def test_what_is_not_about_batches_is_shown_without_one(alone):
 # Limits.
 
 
-@pytest.mark.parametrize(("length", "short"), [(7, True), (8, False), (400, False)])
+@pytest.mark.parametrize(("length", "short"), [(15, True), (16, False), (400, False)])
 def test_limits_are_low_where_tables_are_short_and_during_a_call_only(length, short, monkeypatch):
     shape = Shape((Group("full", 1),), 30, length - 1 if short else length, 1, 1, 9)
     assert is_short(shape) == short
