@@ -12,7 +12,7 @@ from . import ops
 from .ops import NULL, Operation, Shape
 from .state import Request
 
-_CHECKED = frozenset({ops.Allocate, ops.Take, ops.Touch, ops.Release, ops.Evict})  # a core checks preconditions
+CHECKED = frozenset({ops.Allocate, ops.Take, ops.Touch, ops.Release, ops.Evict})  # a core checks preconditions
 
 
 class _Holders(Protocol):
@@ -42,7 +42,7 @@ class _Scene(Protocol):
 
 def allows(scene: _Scene, op: Operation) -> bool:
     """True if a trace may contain this operation now."""
-    if misuse(scene, op):
+    if type(op) in CHECKED and misuse(scene, op):
         return True
     match op:
         case ops.Submit(name):
@@ -83,7 +83,7 @@ def misuse(scene: _Scene, op: Operation) -> bool:
 
 def error_of(scene: _Scene, op: Operation) -> str | None:
     """The kind of error with which every core answers a broken precondition; None if the preconditions hold."""
-    if type(op) not in _CHECKED:
+    if type(op) not in CHECKED:
         return None
     match op:
         case ops.Allocate():

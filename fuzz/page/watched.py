@@ -238,8 +238,10 @@ class WatchedTarget:
         """Ask the target. A model that judges has made the step already."""
         return self._asked(operation, lambda: self._target.step(operation))
 
-    def _glance(self, operation: Operation, last: Snapshot) -> tuple[Outcome, Snapshot]:
-        return self._asked(operation, lambda: cast(Glancing, self._target).glance(operation, last))
+    def _glance(
+        self, operation: Operation, last: Snapshot, expected: Snapshot | None = None
+    ) -> tuple[Outcome, Snapshot]:
+        return self._asked(operation, lambda: cast(Glancing, self._target).glance(operation, last, expected))
 
     def _asked(self, operation: Operation, ask: Callable[[], object]) -> tuple[Outcome, Snapshot]:
         self._settle_pending()

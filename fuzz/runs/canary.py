@@ -116,8 +116,10 @@ class _Mutant:
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         return self._model.apply(operation), self._looks.look()
 
-    def glance(self, operation: Operation, last: Snapshot) -> tuple[Outcome, Snapshot]:
-        return self._model.apply(operation), self._looks.glance(operation, last)
+    def glance(
+        self, operation: Operation, last: Snapshot, expected: Snapshot | None = None
+    ) -> tuple[Outcome, Snapshot]:
+        return self._model.apply(operation), self._looks.glance(operation, last, expected)
 
     def look(self) -> Snapshot:
         return self._looks.look()

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ...model.core import Model
-from ...model.legal import misuse
+from ...model.legal import CHECKED, misuse
 from ...model.ops import (
     NULL,
     Done,
     Failed,
+    Landed,
     Operation,
     Outcome,
     Release,
@@ -111,11 +112,11 @@ class LockstepRun(Run):
 
     def _step(self, operation: Operation) -> Finding | None:
         model, last = self.model, self._ours
-        misused = self.misused = misuse(model, operation)
+        misused = self.misused = type(operation) in CHECKED and misuse(model, operation)
         self._outside_before = tuple(model.state.outside) if self.contract is not None else ()
         expected = model.apply(operation)
         self.outcomes.append(expected)
-        told = is_told(self.target, operation)
+        told = type(operation) is not Landed or is_told(self.target, operation)
         if self._blind and told and not misused and len(self.operations) % self.full_look_every:
             return self._step_blindly(operation, expected)
         glances = self._glances and last is not None and not misused and type(expected) is not Failed
@@ -132,7 +133,7 @@ class LockstepRun(Run):
             elif looks:
                 actual, theirs = ask(self.target.step, operation)
             else:  # what was compared is the same on both sides
-                actual, theirs = ask(cast(Glancing, self.target).glance, operation, last)
+                actual, theirs = ask(cast(Glancing, self.target).glance, operation, last, ours)
             if self.hidden:
                 theirs, actual = self._visible(ours, theirs), self._told(operation, expected, actual)
             if self._deviating is not None and self._deviating.undefined:

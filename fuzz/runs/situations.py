@@ -118,18 +118,18 @@ class Situations:
     def _see_allocated(self, operation: Allocate, outcome: Done) -> None:
         """One request has room for its step, in a call of its own or in a batch."""
         model, request, reached = self.model, self.model.requests[operation.request], self.reached
-        if outcome.value:
-            reached["many blocks: taken together"] += _are_many(cast(tuple[tuple[int, ...], ...], outcome.value))
-        if operation.hit and request.hit is not None:
-            reached["many blocks: hit used"] += _are_many(request.hit[1])
+        if _are_many(cast(tuple[tuple[int, ...], ...], outcome.value)):
+            reached["many blocks: taken together"] += 1
+        if operation.hit and request.hit is not None and _are_many(request.hit[1]):
+            reached["many blocks: hit used"] += 1
         if operation.in_flight:
             self._see_in_flight(operation, request)
-        last, before, _ = request.written
-        if self._moving and (last.drafts or before.drafts > 1):
+        if self._moving and ((written := request.written).last.drafts or written.before.drafts > 1):
+            last, before = written.last, written.before
             reached["drafts fill a block of states"] += any(last.drafts >= b for b in self._moving)
             goes_back = any(cdiv(last.end, b) < cdiv(before.end, b) for b in self._moving)
             reached["step ends in an earlier block than the last"] += goes_back
-        if model.registered_this_step and request.computed >= len(request.submit.prompt):
+        if self._states and model.registered_this_step and request.computed >= len(request.submit.prompt):
             identity = model.state.identity
             for group in self._states:
                 if end := model.registered[group].get(operation.request, 0):
@@ -270,8 +270,10 @@ _DONE: Mapping[type[Operation], Callable[[Situations, Any, Done], None]] = {
 
 def _are_many(rows: Sequence[Sequence[int]]) -> bool:
     """True if a row has many blocks that are not null."""
-    long = [row for row in rows if len(row) >= MANY]
-    return bool(long) and any(len(row) - row.count(NULL) >= MANY for row in long)
+    for row in rows:  # noqa: SIM110 - a generator takes twice the time, and most rows are short
+        if len(row) >= MANY and len(row) - row.count(NULL) >= MANY:
+            return True
+    return False
 
 
 def _takes_blocks(answer: Done) -> bool:

@@ -118,11 +118,13 @@ class VllmStyleTarget:
         """Apply one operation and look at the state afterwards."""
         return self._apply(operation), self.look()
 
-    def glance(self, operation: Operation, last: Snapshot) -> tuple[Outcome, Snapshot]:
+    def glance(
+        self, operation: Operation, last: Snapshot, expected: Snapshot | None = None
+    ) -> tuple[Outcome, Snapshot]:
         """Apply one operation and look at what it can have changed since `last` (`targets.glance`)."""
         outcome = self._apply(operation)
         try:
-            return outcome, self._observer.glance(operation, last)
+            return outcome, self._observer.glance(operation, last, expected)
         except Exception as error:
             raise _unreadable(error) from error
 

@@ -245,9 +245,9 @@ def test_a_change_that_no_glance_sees_is_shown_where_it_was_made(monkeypatch):
             self.spoil()
             return self.core.step(operation)
 
-        def glance(self, operation, last):
+        def glance(self, operation, last, expected=None):
             self.spoil()
-            return self.core.glance(operation, last)
+            return self.core.glance(operation, last, expected)
 
     steps = [*TWICE[:2], *[ops.ReadTable("a")] * 150]
     monkeypatch.setattr(trace_document_module, "LARGE", 1)
