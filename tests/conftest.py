@@ -1,7 +1,8 @@
 """Makes tests the same wherever and however often they run, and says at the end which were left out, and why.
 
-Where coverage is measured, it is that of the quick tests, whether slow ones run beside them or not; those that take
-seconds and run what shorter ones run are not measured, since a measured test takes two to five times as long.
+A test is slow if it is marked so, or if it takes seconds and runs hardly a line that no shorter one runs
+(`unmeasured.txt`): `make test` leaves both out. Where coverage is measured, it is that of the quick tests, whether slow
+ones run beside them or not: a measured test takes two to five times as long.
 """
 
 import os
@@ -100,12 +101,11 @@ def _asked_first(kill: Callable[[Any], None], attribute: str) -> Callable[[Any],
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.partition("[")[0] in _unmeasured():
+            item.add_marker("slow")
     if config.getoption("markexpr") == "not slow":
         config.stash[left_out] = sum(item.get_closest_marker("slow") is not None for item in items)
-
-
-def _is_unmeasured(item: pytest.Item) -> bool:
-    return bool(item.get_closest_marker("slow")) or item.nodeid.partition("[")[0] in _unmeasured()
 
 
 @cache
@@ -115,9 +115,9 @@ def _unmeasured() -> frozenset[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure neither slow tests nor those of `UNMEASURED`, nor the child processes that they start."""
+    """Measure neither slow tests nor the child processes that they start."""
     coverage = sys.modules.get("coverage")
-    measuring = coverage.Coverage.current() if coverage and _is_unmeasured(item) else None
+    measuring = coverage.Coverage.current() if coverage and item.get_closest_marker("slow") else None
     if measuring is None:
         return (yield)
     children = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("COVERAGE_PROCESS_")}

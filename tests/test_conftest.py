@@ -1,4 +1,5 @@
-"""Coverage counts neither slow tests nor those listed as unmeasured, whether they run beside the others or not."""
+"""Slow tests are those that are marked, and those listed as unmeasured: coverage does not count them, whether they run
+beside the others or not, and `make test` leaves them out."""
 
 import json
 import os
@@ -83,3 +84,17 @@ def test_slow_and_listed_tests_and_their_children_are_not_measured_and_all_other
     assert not run & {'run("of_one_left_out")', "measured = False"}
     assert files["of_a_quick_one.py"]["executed_lines"] == [1]
     assert files["of_one_left_out.py"]["executed_lines"] == []
+
+
+@pytest.mark.parametrize(("mark", "listed"), [("slow", ""), ("quick", "test_it.py::test_left_out\n")])
+def test_slow_and_listed_tests_are_left_out_and_counted(tmp_path, mark, listed):
+    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
+    (tmp_path / "test_it.py").write_text(TESTS.replace("MARK", mark))
+    (tmp_path / "unmeasured.txt").write_text(listed)
+    for name in ("of_a_quick_one", "of_one_left_out"):
+        (tmp_path / f"{name}.py").write_text("measured = True\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "-m", "not slow"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert "2 passed, 2 deselected" in done.stdout
+    assert "2 slow tests were left out; make test-all runs them too" in done.stdout

@@ -3,6 +3,8 @@
 Imports at the top, late ones, those for types alone and `import_module` all count.
 """
 
+import subprocess
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
@@ -178,3 +180,17 @@ def write_core(place: Path, source: str) -> Path:
     }.items():
         (core / f"{name}.py").write_text(text)
     return core
+
+
+def test_a_run_that_finds_nothing_imports_nothing_that_takes_long(tmp_path: Path) -> None:
+    """Everything that starts a command pays for it: numpy alone takes as long as all of our own modules."""
+    words = ["fuzz", "--target", "impl", "--operations", "20", "--seed", "1"]
+    program = f"""
+import sys
+from blockproof.fuzz.cli.main import main
+main({words})
+print([name for name in ("numpy", "hypothesis", "z3", "torch", "jinja2") if name in sys.modules], file=sys.stderr)
+"""
+    command = [sys.executable, "-P", "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stderr.splitlines()[-1] == "[]", done.stderr

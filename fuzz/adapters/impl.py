@@ -6,7 +6,7 @@ forms, made from the same files: as they are, and compiled.
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module, metadata
@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from pkgutil import walk_packages
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...model.ops import Shape
 from ..targets.base import Calculator, Target
@@ -103,18 +103,29 @@ class _ChangedBinding(Binding):
         return manager
 
 
+class _Float32(NamedTuple):
+    """A dtype, as far as the core asks: numpy takes longer to import than all else that a run needs of others."""
+
+    itemsize: int = 4
+
+
+def _embeddings(numbers: Sequence[int]) -> Any:
+    """An embedding of one element for each token."""
+    numpy = import_module("numpy")
+    return numpy.array(numbers, dtype=numpy.int64).reshape(len(numbers), 1)
+
+
 @cache
 def bind_impl(core: str = "impl") -> Binding:
     """The binding of our core in one of its `CORES`. ImportError if it is not installed."""
     package = CORES[core]()
     names = names_of(package, f"{package}.kv_cache_utils")
-    numpy = import_module("numpy")
     logging.getLogger(package).setLevel(logging.ERROR)
     names("init_none_hash")(names("sha256"))
     return Binding(
         version=metadata.version("blockproof"),
         names=names,
-        dtype=numpy.dtype("float32"),
+        dtype=_Float32(),
         adapter=cache(
             lambda name, number, path: SimpleNamespace(
                 lora_name=name, name=name, lora_int_id=number, adapter_id=number, lora_path=path
@@ -124,7 +135,7 @@ def bind_impl(core: str = "impl") -> Binding:
             identifier=sys.intern(item.identifier),
             mm_position=SimpleNamespace(offset=item.offset, length=item.length),
         ),
-        embeddings=lambda numbers: numpy.array(numbers, dtype=numpy.int64).reshape(len(numbers), 1),
+        embeddings=_embeddings,
         sampling=None,
         hasher_options={},
         around=partial(LowLimits, package=package),

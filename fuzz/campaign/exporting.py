@@ -11,7 +11,7 @@ from ..findings.words import plural
 from ..findings.writing import write_file
 from ..opening.targets import open_target
 from ..page.files import CAMPAIGN_FILE
-from ..page.trace_document import KeptTrace, page_beside
+from ..page.trace_page import KeptTrace, page_beside
 from ..reports.campaign import CampaignDocument, CampaignFound, CampaignRow
 from ..reports.run import RunDocument
 from ..targets.base import Target, TargetUnavailableError, close_target

@@ -19,6 +19,7 @@ from .options import (
     LiveOption,
     OracleOption,
     SeedOption,
+    ShrinkOption,
     attention_names,
     is_auto,
     jobs_option,
@@ -79,7 +80,6 @@ RayOption = Annotated[
     ),
 ]
 JobsOption = Annotated[int, jobs_option("Targets at a time, with a store tasks", 256)]
-ShrinkOption = Annotated[float, typer.Option(min=0.0, help="For the trace of each finding.")]
 FolderOption = Annotated[Path, to_folder("Folder for what is found, one below it for each target.")]
 WriteOption = Annotated[Path | None, to_file("Write the tables as Markdown to this file.")]
 

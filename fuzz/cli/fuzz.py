@@ -20,6 +20,7 @@ from .options import (
     OutOption,
     SecondsOption,
     SeedOption,
+    ShrinkOption,
     TargetOption,
     TensorsOption,
     VerboseOption,
@@ -51,6 +52,7 @@ def fuzz(
     tensors: TensorsOption = None,
     attention: AttentionOption = "all",
     jobs: Annotated[int, jobs_option("Processes, each with a seed of its own")] = 1,
+    shrink_seconds: ShrinkOption = 60.0,
     out: OutOption = Path("findings"),
     junit: Annotated[Path | None, to_file("Write the report as JUnit XML to this file.")] = None,
     write: Annotated[Path | None, to_file("Write the report as Markdown to this file.")] = None,
@@ -90,7 +92,7 @@ def fuzz(
         read_known(write_known)  # entries are added to it when the run is over
     limit, tell = seconds_or_default(seconds, operations), teller(as_json)
     plan = Plan(seed_or_drawn(seed), limit, operations, names, chaos, tensors=tensors, allow_vacuous=allow_vacuous)
-    plan = replace(plan, keep_going=keep_going, known=read_known(known) if known else ())
+    plan = replace(plan, keep_going=keep_going, known=read_known(known) if known else (), shrink_seconds=shrink_seconds)
     memory_or_usage(tensors)
     opened = open_or_usage(target, isolate)
     with closed_after(opened) as core, page_of(live, tell) as page, document_alone(as_json):

@@ -64,6 +64,7 @@ def _of_cores(jobs: int) -> int:
 
 
 SecondsOption = Annotated[float | None, seconds_option("How long to run, 30 s if no limit is given")]
+ShrinkOption = Annotated[float, typer.Option(min=0.0, help="How long a finding is shrunk at most; 0: not at all.")]
 SeedOption = Annotated[int | None, typer.Option(help="Same seed, same runs; drawn and printed by default.")]
 AttentionOption = Annotated[
     str, typer.Option(help="Attention types, as in full,sliding,full+mamba.", autocompletion=attention_lists)

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..findings.finding import Finding, Trace
 from ..opening.commands import run
 from ..opening.given import Given, is_factory, is_owned, opened
-from ..page.trace_document import KeptTrace, page_beside
+from ..page.trace_page import KeptTrace, page_beside
 from ..runs.judging import Judging
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.judges import Judges

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..findings.interruption import interrupted_by
 from ..page.live import LivePage, News
-from ..page.trace_document import KeptTrace, page_beside
+from ..page.trace_page import KeptTrace, page_beside
 from ..reports.floors import Floors, check_floors
 from ..reports.run import Reproduced, RunDocument, RunFound
 from ..reports.summary import Found, Summary

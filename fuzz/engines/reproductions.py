@@ -13,7 +13,7 @@ import msgspec
 from ..adapters import families
 from ..findings.known import KnownFinding
 from ..findings.words import plural, trace_lines
-from ..page.trace_document import KeptTrace, page_beside
+from ..page.trace_page import KeptTrace, page_beside
 from ..reports.progress import shrinking
 from ..reports.run import Reproduced, RunFound
 from ..reports.summary import Found, Summary

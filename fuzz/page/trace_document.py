@@ -1,9 +1,8 @@
 """A trace, applied once more, as the document of a page; and the page of a finding, written next to its trace."""
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, SHADOW, TARGET
@@ -20,12 +19,9 @@ from ..traces.judges import Judges, was_difference
 from ..traces.replay import replay_in
 from ..traces.trace_file import TraceFile
 from .changes import blocks_in
-from .html import PageError, write_page
 from .watched import ModelTarget, WatchedTarget
 from .words import cut, group_words, outcomes_part, states_part
 
-MOST_OPERATIONS = 20_000
-"""A longer trace gets its page from `report` only: it would take longer to make than to find."""
 LARGE = 2_000
 """From so many blocks on it takes long to read all of them after each step."""
 FULL_LOOK_EVERY = 64
@@ -250,60 +246,3 @@ def _parting(watched: WatchedTarget) -> Verdict | None:
     text = outcomes_part(("model", "target"), operation, *answers)
     head = f"the model would have answered otherwise at step {watched.parted}"
     return Verdict(False, head, text, step=watched.parted)
-
-
-@dataclass(frozen=True)
-class KeptTrace:
-    """Where a trace was kept, and what repeats what it shows."""
-
-    trace: Path
-    command: str = ""
-
-
-def page_beside(
-    file: TraceFile,
-    target: Target,
-    judges: Judges | None,
-    kept: KeptTrace,
-    say: Callable[[str], None] = lambda line: None,
-    other: Target | None = None,
-) -> Path | None:
-    """Write the page of a trace that was kept, on the opened target that showed it, beside the `other` one for a
-    difference of two. Returns its path.
-
-    The finding is kept already, so what goes wrong here is only told to `say`; then None is returned.
-    """
-    return write_beside(document_beside(file, target, judges, say, other), kept, say)
-
-
-def document_beside(
-    file: TraceFile,
-    target: Target,
-    judges: Judges | None,
-    say: Callable[[str], None] = lambda line: None,
-    other: Target | None = None,
-) -> TraceDocument | None:
-    """What the page of a trace shows; None if it cannot be made."""
-    if len(file.trace.operations) > MOST_OPERATIONS:
-        return None
-    try:
-        return trace_document(file, target, judges, "", other=other)
-    except Exception as error:
-        say(f"no page of it: {str(error) or type(error).__name__}")
-        return None
-
-
-def write_beside(
-    document: TraceDocument | None, kept: KeptTrace, say: Callable[[str], None] = lambda line: None
-) -> Path | None:
-    """Write the page next to its trace. Returns its path; None if there is none."""
-    if document is None:
-        return None
-    path = kept.trace.with_suffix(".html")
-    document.title, document.command = kept.trace.name, kept.command
-    try:
-        write_page(document, path)
-    except (PageError, OSError) as error:
-        say(f"no page of it: {error}")
-        return None
-    return path

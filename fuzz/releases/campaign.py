@@ -18,7 +18,7 @@ from ..findings.words import plural, trace_lines
 from ..opening.process import ChildLimits
 from ..opening.targets import open_target
 from ..opening.workers import Desk, Pool, WorkerError
-from ..page.trace_document import document_beside
+from ..page.trace_page import document_beside
 from ..reports.document import TraceDocument
 from ..reports.progress import Pace
 from ..reports.summary import Found, Summary

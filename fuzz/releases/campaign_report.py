@@ -12,7 +12,7 @@ from ..findings.words import plural
 from ..findings.writing import alone, write_file
 from ..page.files import CAMPAIGN_FILE, before_name
 from ..page.live import LivePage, News
-from ..page.trace_document import KeptTrace, write_beside
+from ..page.trace_page import KeptTrace, write_beside
 from ..reports.campaign import CampaignDocument, CampaignFound, CampaignRow
 from ..reports.formats import markdown_sections
 from ..reports.run import RunDocument

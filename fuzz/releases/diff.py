@@ -14,7 +14,7 @@ from ..findings.finding import Finding, Trace
 from ..findings.words import trace_lines
 from ..findings.writing import told_if_lost
 from ..page.files import pair_command
-from ..page.trace_document import KeptTrace, page_beside
+from ..page.trace_page import KeptTrace, page_beside
 from ..reports.difference import CompareRow, DifferenceDocument, SituationRow
 from ..reports.progress import progress
 from ..reports.summary import Summary

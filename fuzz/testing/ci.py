@@ -19,7 +19,7 @@ from ..findings.words import plural
 from ..findings.writing import write_file
 from ..opening.oracles import suited_to
 from ..opening.targets import open_target
-from ..page.trace_document import KeptTrace, page_beside
+from ..page.trace_page import KeptTrace, page_beside
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import TraceError
 from ..traces.judges import judges_for

@@ -80,7 +80,7 @@ def test_what_cannot_be_tested_ends_with_exit_code_3_and_the_cause(name, ended):
 def test_an_answer_that_is_none_or_wrong_ends_with_exit_code_1_and_the_cause(name, ended):
     oracles = () if name == "lists_for_tuples" else MODEL_FREE
     here = ["--no-isolate"] if name == "lists_for_tuples" else []  # a line from another process has no tuples
-    code, out, _ = ended(name, "--operations", "2000", *oracles, *here)
+    code, out, _ = ended(name, "--operations", "2000", "--shrink-seconds", "0", *oracles, *here)
     assert code == 1
     assert says_once(out, FOUND[name])
 
@@ -89,7 +89,7 @@ def test_an_answer_that_is_none_or_wrong_ends_with_exit_code_1_and_the_cause(nam
 def test_what_ends_or_holds_up_its_process_is_told_if_it_is_isolated(name, cause, ended, monkeypatch):
     usual = targets.open_target
     monkeypatch.setattr(targets, "open_target", lambda spec, isolate: usual(spec, isolate=isolate, deadline_s=0.4))
-    code, out, _ = ended(name, "--operations", "100", "--isolate")
+    code, out, _ = ended(name, "--operations", "100", "--isolate", "--shrink-seconds", "0")
     assert code == 1
     assert says_once(out, cause)
 

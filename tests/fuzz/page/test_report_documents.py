@@ -11,7 +11,7 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines import failing
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.page.trace_document import KeptTrace, document_beside, page_beside
+from blockproof.fuzz.page.trace_page import KeptTrace, document_beside, page_beside
 from blockproof.fuzz.releases.campaign import CampaignResult, KeptOnTarget
 from blockproof.fuzz.releases.campaign_report import document as campaign_report
 from blockproof.fuzz.releases.campaign_report import keep_findings, write_campaign

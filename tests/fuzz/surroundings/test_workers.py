@@ -130,7 +130,7 @@ def test_workers_that_cannot_start_end_an_exploration(tmp_path):
 def test_what_was_found_before_a_worker_was_killed_is_told(tmp_path):
     words = ["--target", "fault:touch-ignores-used-blocks", "--attention", "full", "--seed", "2", "--jobs", "2"]
     process = begun(tmp_path, "fuzz", *words, "--keep-going", "--seconds", "600")
-    os.kill(busy(process, 2.0), signal.SIGKILL)
+    os.kill(busy(process, 1.0), signal.SIGKILL)
     out, _ = process.communicate(timeout=200)
     assert process.returncode == 1
     assert "FOUND: " in out
@@ -141,7 +141,7 @@ def test_what_was_found_before_a_worker_was_killed_is_told(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_a_run_with_its_report_and_quiet_workers(number, whole_group, tmp_path):
     process = begun(tmp_path, "fuzz", "--jobs", "2", "--seconds", "600", "--seed", "1")
-    busy(process, 1.0)
+    busy(process, 0.5)
     (os.killpg if whole_group else os.kill)(process.pid, number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -156,7 +156,7 @@ def test_a_signal_ends_a_run_with_its_report_and_quiet_workers(number, whole_gro
 def test_a_finding_is_kept_when_a_signal_ends_the_run(number, json_too, tmp_path):
     words = ["--target", "fault:touch-ignores-used-blocks", "--attention", "full", "--seed", "2", "--keep-going"]
     process = begun(tmp_path, "fuzz", *words, "--jobs", "2", "--seconds", "600", *(["--json"] if json_too else []))
-    busy(process, 2.0)
+    busy(process, 1.0)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 1, err
