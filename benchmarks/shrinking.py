@@ -231,15 +231,17 @@ def sentence(finding: Finding, trace: Trace) -> tuple[str, ...]:
     """What the finding says, its names and numbers left out."""
     names = {name for one in trace.operations if isinstance(name := getattr(one, "request", None), str)}
     text = finding.detail.partition("\n")[0]
-    text = re.sub(r"\[[^][]*\]|\([^()]*\)|\{[^{}]*\}", "#", text)
-    text = re.sub(r"\[[^][]*\]|\([^()]*\)|\{[^{}]*\}", "#", text)
-    text = re.sub(r"\ba (?=hit|state|step|later|draft)", "one ", text)  # and no request of this name
+    for _ in range(5):  # brackets in brackets
+        text = re.sub(r"\[[^][]*\]|\([^()]*\)|\{[^{}]*\}", "#", text)
+    text = re.sub(r"\ba (?=hit|state|step|later|draft|lookup)", "one ", text)  # and no request of this name
+    text = text.replace(f"{UNKNOWN_REQUEST} is unknown", "# is unknown")
     for name in sorted(names - {UNKNOWN_REQUEST}, key=len, reverse=True):  # "nobody" is a word of the sentences, too
         text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "#", text)
     text = re.sub(r"-?\d+(\.\.\d+)?", "#", text)
-    text = re.sub(r"(blocks?|tokens?|entry|entries|holders?|references?) ", lambda at: at[1].rstrip("s") + " ", text)
+    text = re.sub(r"\b(block|token|entry|entrie|holder|reference)s?\b", r"\1", text)
+    text = text.replace("while somebody outside still holds it", "while # in group # still holds it")
     text = re.sub(
-        r"(# in group #|# in group #, entry #|in no table|itself again|somebody outside|#)(,? (and )?\1)*", r"\1", text
+        r"(# in group #|# in group #, entry #|in no table|itself again|somebody outside|#)(,? (and |or )?\1)*", r"\1", text
     )
     text = text.replace(" beside # of its hit", "")
     said = (type(finding.expected).__name__, type(finding.actual).__name__) if finding.oracle == LOCKSTEP else ()
