@@ -17,7 +17,7 @@ from ...model.state import Request
 from ..findings.finding import Finding
 from ..findings.oracle_names import SHADOW
 from ..oracles.contract import Contract, unobserved
-from ..targets.answers import problem_with_answer
+from ..targets.answers import kept, problem_with_answer, unchanged
 from ..targets.base import TargetLostError, is_told
 from ..targets.block_ids import stray_id, without_hidden
 from ..targets.declarations import EXCHANGES
@@ -99,14 +99,15 @@ class ModelFreeRun(Run):
     def _start(self, shape: Shape) -> Finding | None:
         self.view = SchedulerView(shape)
         self._shown: Snapshot | None = None
+        self._known: Snapshot | None = None
+        """What the target has shown last, its types and ids checked."""
         try:
             outcome, shown = self._ask_start(shape)
             if isinstance(outcome, Failed):
                 return None  # the target has no core of this shape: there is nothing to judge
-            stray = self._check_answer(None, outcome, shown)
+            shown, stray = self._checked(None, outcome, shown)
         except TargetLostError as lost:
             return self._lost(lost, None, None)
-        assert shown is not None
         if stray:
             return self._stray(stray, None, outcome)
         shown = without_hidden(shown, shape.num_blocks, self.hidden)
@@ -158,11 +159,10 @@ class ModelFreeRun(Run):
         try:
             told = self._shown is None or is_told(self.target, operation)
             outcome, shown = ask(self.target.step, operation) if told else (Done(), self._shown)
-            stray = self._check_answer(operation, outcome, shown)
+            shown, stray = self._checked(operation, outcome, shown)
         except TargetLostError as lost:
             self.outcomes.append(Failed(lost.kind))
             return self._lost(lost, operation, None)
-        assert shown is not None
         self.outcomes.append(outcome)
         if stray and misused:  # as below; and nobody can go on from such a state
             self.misuse[f"{type(operation).__name__}: {stray}"] += 1
@@ -200,10 +200,15 @@ class ModelFreeRun(Run):
         self.view.look(completed)
         return completed
 
-    def _check_answer(self, operation: Operation | None, outcome: Outcome, shown: Snapshot | None) -> str | None:
-        """What is wrong with the ids in an answer, if anything. TargetLostError if it has not the right types."""
-        num_blocks = self.shape.num_blocks
-        problem = problem_with_answer(outcome, shown, len(self.shape.groups), num_blocks, self.hidden)
+    def _checked(
+        self, operation: Operation | None, outcome: Outcome, shown: Snapshot | None
+    ) -> tuple[Snapshot, str | None]:
+        """The state in an answer, and what is wrong with the ids in the answer, if anything. TargetLostError if it has
+        not the right types."""
+        known, num_blocks = self._known, self.shape.num_blocks
+        same = unchanged(shown, known)
+        problem = problem_with_answer(outcome, shown, len(self.shape.groups), num_blocks, self.hidden, same)
         if problem or shown is None:
             raise TargetLostError("protocol", problem or "there is no state")
-        return stray_id(operation, outcome, shown, num_blocks, self.hidden)
+        self._known = now = kept(shown, known, same)
+        return now, stray_id(operation, outcome, now, num_blocks, self.hidden, known)

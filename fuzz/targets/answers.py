@@ -3,9 +3,9 @@
 In lockstep an answer is checked only if it differs from the model's: one that is equal has the right types.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ...model.ops import Allocate, AllocateBatch, Done, Failed, Outcome, Refused
 from ...model.shown.snapshot import Snapshot
@@ -86,6 +86,16 @@ _FIELDS: Mapping[str, tuple[str, Check]] = {
     "new_block_ids": ("a list of lists of block ids", _tables),
     "stats": ("a tuple of numbers or None", lambda value: value is None or isinstance(value, tuple)),
 }
+_NOTHING = (False,) * len(_FIELDS)
+_COPIES: Sequence[Callable[[Any], Any]] = [
+    {
+        "tables": lambda groups: [{name: table.copy() for name, table in tables.items()} for tables in groups],
+        "registered": lambda groups: [group.copy() for group in groups],
+        "new_block_ids": lambda groups: [group.copy() for group in groups],
+    }.get(name, list.copy if expected.startswith("a list of") else lambda value: value)
+    for name, (expected, _) in _FIELDS.items()
+]
+"""Of a value of each field."""
 _PER_GROUP = ("tables", "registered", "new_block_ids")
 _PER_BLOCK = ("ref_cnt", "labels", "earliest")
 
@@ -108,21 +118,44 @@ def raised_by_target(error: BaseException) -> TargetLostError:
     return TargetLostError("protocol", f"{what}: return failed(error)", cause)
 
 
+def unchanged(snapshot: object, known: Snapshot | None) -> Sequence[bool]:
+    """Per field, whether the snapshot shows what a `known` one shows, the types of whose values are right."""
+    if known is None or type(snapshot) is not Snapshot:
+        return _NOTHING
+    try:
+        return [type(now) is type(before) and now == before for now, before in zip(snapshot, known, strict=True)]
+    except Exception:  # some of it cannot be compared
+        return _NOTHING
+
+
+def kept(snapshot: Snapshot, known: Snapshot | None, same: Sequence[bool]) -> Snapshot:
+    """The snapshot, the types of whose values are right, for as long as one likes: a target may show lists that it goes
+    on to change. What is the `same` (`unchanged`) are the objects of the `known` one, all else is copied."""
+    if known is not None and all(same):
+        return known
+    copied = zip(snapshot, known or snapshot, same, _COPIES, strict=True)
+    return Snapshot._make([before if alike else copy(now) for now, before, alike, copy in copied])
+
+
 def problem_with_answer(
     outcome: object,
     snapshot: object,
     num_groups: int | None,
     num_blocks: int | None = None,
     hidden: Collection[str] = (),
+    same: Sequence[bool] = (),
 ) -> str | None:
     """What is wrong with the types of an answer, in a sentence; None if nothing. The core has `num_groups` groups and
-    `num_blocks` blocks, if that is to be checked; the latter of what is not `hidden`.
+    `num_blocks` blocks, if that is to be checked; the latter of what is not `hidden`. What is the `same` as in a
+    snapshot that was checked (`unchanged`) is not asked about again.
     """
     if not isinstance(outcome, Done | Refused | Failed):
         return f"the outcome is a {type(outcome).__name__}; return Done, Refused or Failed"
     if not isinstance(snapshot, Snapshot):
         return f"the state is a {type(snapshot).__name__}; return a Snapshot"
-    for name, (expected, check) in _FIELDS.items():
+    for (name, (expected, check)), alike in zip(_FIELDS.items(), same or _NOTHING, strict=True):
+        if alike:
+            continue
         value = getattr(snapshot, name)
         if not check(value):
             return f"Snapshot.{name} is {str(value)[:80]}, a {type(value).__name__}; expected {expected}"

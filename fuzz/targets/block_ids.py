@@ -22,18 +22,24 @@ Named: TypeAlias = tuple[str, Sequence[Id]]
 
 
 def stray_id(
-    operation: Operation | None, outcome: Outcome, shown: Snapshot, num_blocks: int, hidden: Collection[str] = ()
+    operation: Operation | None,
+    outcome: Outcome,
+    shown: Snapshot,
+    num_blocks: int,
+    hidden: Collection[str] = (),
+    known: Snapshot | None = None,
 ) -> str | None:
     """A sentence about the first id that is no block of the pool, and who names it; None if there is none.
 
-    `shown` has the right types (`answers.problem_with_answer`); of the outcome's value nothing is taken for granted.
+    `shown` has the right types (`answers.problem_with_answer`); of the outcome's value nothing is taken for granted. In
+    what is an object of the snapshot `known`, too, there is none (`answers.kept`).
     """
     if type(operation) in _TELLS:
         for who, told in _in_outcome(operation, outcome):
             for one in told:
                 if problem := _problem(one, num_blocks):
                     return f"{who} {problem}"
-    if _are_blocks(_all_ids(shown, hidden), num_blocks):
+    if shown is known or _are_blocks(_all_ids(shown, hidden, known), num_blocks):
         return None
     for who, ids in _in_state(shown, hidden):
         if not _are_blocks(ids, num_blocks):
@@ -66,15 +72,19 @@ def without_hidden(shown: Snapshot, num_blocks: int, hidden: Collection[str]) ->
     return shown._replace(**{name: getattr(empty, name) for name in Snapshot._fields if name in hidden})
 
 
-def _all_ids(shown: Snapshot, hidden: Collection[str]) -> Collection[int]:
-    """All that `_in_state` yields, at once: that nothing is wrong is asked after every operation."""
-    tables = [table for of_group in shown.tables for table in of_group.values()] if "tables" not in hidden else []
-    ids = {*(shown.free if "free" not in hidden else ())}.union(*tables)
-    if "new_block_ids" not in hidden:
+def _all_ids(shown: Snapshot, hidden: Collection[str], known: Snapshot | None) -> Collection[int]:
+    """All that `_in_state` yields of what is not in `known`, at once: that nothing is wrong is asked after every
+    operation."""
+    ids = set[int]()
+    if "free" not in hidden and (known is None or shown.free is not known.free):
+        ids.update(shown.free)
+    if "tables" not in hidden and (known is None or shown.tables is not known.tables):
+        for tables in shown.tables:
+            ids.update(*tables.values())
+    if "new_block_ids" not in hidden and (known is None or shown.new_block_ids is not known.new_block_ids):
         ids.update(*shown.new_block_ids)
-    if "earliest" not in hidden:
-        ids.update(shown.earliest)
-        ids.discard(None)
+    if "earliest" not in hidden and (known is None or shown.earliest is not known.earliest):
+        ids.update([block for block in shown.earliest if block is not None])
     return ids
 
 

@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import numpy
@@ -16,9 +18,10 @@ from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.runs.model_free import ModelFreeRun
-from blockproof.fuzz.targets.answers import problem_with_answer
+from blockproof.fuzz.targets.answers import kept, problem_with_answer, unchanged
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
+from blockproof.model import ops
 from blockproof.model.ops import Done, Group, Operation, Shape, StepStart
 from blockproof.model.shown.snapshot import Snapshot
 
@@ -157,3 +160,81 @@ def test_lists_of_numbers_hold_nothing_but_numbers(entry):
     assert "expected a list of counts" in problem_with_answer(Done(), counts, 1)
     allowed = shown._replace(labels=[None, 1, entry])
     assert (problem_with_answer(Done(), allowed, 1) is None) == (entry is None)
+
+
+def test_what_is_kept_of_a_snapshot_does_not_change_with_what_the_target_has_shown():
+    """A target may show the very lists that it works on."""
+    target = open_target("impl")
+    _, shown = target.start(SHAPE)
+    for operation in (ops.Submit("a", (1, 2, 3)), ops.Allocate("a", 3), ops.Advance("a", (4,))):
+        _, shown = target.step(operation)
+    before = deepcopy(shown)
+    known = kept(shown, None, unchanged(shown, None))
+    assert known == shown == before
+    assert kept(deepcopy(shown), known, unchanged(deepcopy(shown), known)) is known
+    nested = {"tables": lambda tables: tables[0]["a"], "registered": itemgetter(0), "new_block_ids": itemgetter(0)}
+    for name in Snapshot._fields:
+        lists = nested.get(name, lambda value: value)(getattr(shown, name))
+        if isinstance(lists, dict):
+            lists["b"] = 7
+        elif isinstance(lists, list):
+            lists.append(7)
+        else:
+            continue
+        assert known == before, name
+        same = unchanged(shown, known)
+        assert [field for field, alike in zip(Snapshot._fields, same, strict=True) if not alike] == [name]
+        known = kept(shown, known, same)
+        before = deepcopy(shown)
+    assert problem_with_answer(Done(), shown._replace(free=None), 1, same=unchanged(shown._replace(free=None), known))
+    assert not any(unchanged(shown._replace(free=[NoHash("Odd", (), {"__eq__": None})()]), known)[:1])
+
+
+class ShowsItsOwn:
+    """A core that shows the same lists and dictionaries each time, changed in place."""
+
+    def __init__(self, name):
+        self.name, self._core = "impl", open_target(name)
+        self.close = self._core.close
+
+    def start(self, shape):
+        outcome, self._shown = self._core.start(shape)
+        return outcome, self._shown
+
+    def step(self, operation):
+        outcome, now = self._core.step(operation)
+        values = [_in_place(own, value) for own, value in zip(self._shown, now, strict=True)]
+        self._shown = Snapshot._make(values)
+        return outcome, self._shown
+
+
+def _in_place(own, now):
+    """The object, changed to hold what the other one holds."""
+    if isinstance(own, list):
+        own[:] = [_in_place(a, b) for a, b in zip(own, now, strict=True)] if _is_nested(now) else now
+    elif isinstance(own, dict):
+        for name in [*own]:
+            own[name] = _in_place(own[name], now[name]) if name in now else None
+            if name not in now:
+                del own[name]
+        own.update({name: value for name, value in now.items() if name not in own})
+    else:
+        return now
+    return own
+
+
+def _is_nested(value):
+    return bool(value) and isinstance(value[0], list | dict)
+
+
+@pytest.mark.parametrize("name", ["impl", "fault:touch-ignores-used-blocks", "fault:hit-in-wrong-order"])
+def test_a_target_may_show_the_lists_that_it_works_on(name):
+    found = []
+    for target in (open_target(name), ShowsItsOwn(name)):
+        summary = Summary("impl", "random", 2)
+        run_random(
+            target, Plan(2, operations=1_500, oracles=("shadow", "contract"), attention=("full", "mamba")), summary
+        )
+        found.append((summary.operations, summary.finding and (summary.finding.observable, summary.finding.detail)))
+    assert found[0] == found[1]
+    assert (found[0][1] is None) == (name == "impl")
