@@ -240,9 +240,8 @@ def sentence(finding: Finding, trace: Trace) -> tuple[str, ...]:
     text = re.sub(r"-?\d+(\.\.\d+)?", "#", text)
     text = re.sub(r"\b(block|token|entry|entrie|holder|reference)s?\b", r"\1", text)
     text = text.replace("while somebody outside still holds it", "while # in group # still holds it")
-    text = re.sub(
-        r"(# in group #|# in group #, entry #|in no table|itself again|somebody outside|#)(,? (and |or )?\1)*", r"\1", text
-    )
+    who = r"(# in group #|# in group #, entry #|in no table|itself again|somebody outside|#)"
+    text = re.sub(rf"{who}(,? (and |or )?\1)*", r"\1", text)
     text = text.replace(" beside # of its hit", "")
     said = (type(finding.expected).__name__, type(finding.actual).__name__) if finding.oracle == LOCKSTEP else ()
     return (finding.oracle, *finding.kind, text, *said)
