@@ -172,7 +172,8 @@ def test_what_is_kept_of_a_snapshot_does_not_change_with_what_the_target_has_sho
     known = kept(shown, None, unchanged(shown, None))
     assert known == shown == before
     assert kept(deepcopy(shown), known, unchanged(deepcopy(shown), known)) is known
-    nested = {"tables": lambda tables: tables[0]["a"], "registered": itemgetter(0), "new_block_ids": itemgetter(0)}
+    first: Callable[[Any], Any] = itemgetter(0)
+    nested = {"tables": lambda tables: tables[0]["a"], "registered": first, "new_block_ids": first}
     for name in Snapshot._fields:
         lists = nested.get(name, lambda value: value)(getattr(shown, name))
         if isinstance(lists, dict):
