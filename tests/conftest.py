@@ -34,12 +34,14 @@ left_out = pytest.StashKey[int]()
 
 
 def pytest_configure() -> None:
-    """Let Ctrl-C be heard, and Hypothesis draw the same every time and take its time.
+    """Let signals be heard, and Hypothesis draw the same every time and take its time.
 
-    A shell starts background commands deaf to Ctrl-C, and what a test starts inherits that.
+    A shell starts background commands deaf to Ctrl-C, `nohup` makes them deaf to SIGHUP, and what a test starts inherits
+    that.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("steady")
 

@@ -70,6 +70,7 @@ class Contract:
     def start(self, snapshot: Snapshot) -> None:
         """The core has been built. Blocks that are not free now are set aside for ever (sinks)."""
         self._held: Counter[int] = held_by_tables(snapshot)
+        self.record.held = self._held
         self._outside: list[int] = []
         pool = set(range(1, self.record.shape.num_blocks))
         self._set_aside = pool - set(snapshot.free) if self.record.shows("free") else set()
@@ -131,7 +132,8 @@ class Contract:
             record.reached["contract: S5 checked"] += 1
         held_before, outside_before = self._held, self._outside
         held = held_by_tables(after) if move.tables_changed else self._held
-        record.held = held + Counter(outside) if outside else held
+        if held is not self._held or outside != self._outside:
+            record.held = held + Counter(outside) if outside else held
         if move.taken:
             check_not_held(move, self._held, {*self._outside, *self._set_aside})
             record.reached["contract: S2 checked"] += 1
