@@ -3,11 +3,11 @@
 Everything here is a pure function of numbers. Lengths are in tokens; a table entry stands for `b`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from . import arith
-from .ops import FULL_FAMILY, NULL, SLIDING_FAMILY, Group, Shape
+from .ops import NULL, Group, Kind, Shape
 
 
 class CoreError(Exception):
@@ -23,13 +23,16 @@ def demand(condition: bool, kind: str = "AssertionError") -> None:
 class Rule:
     """What the types have in common (core.md §§6, 7); where nothing else is said, a query reads all up to itself."""
 
+    kinds: Mapping[Kind, str] = {}  # whose rule this is, each with its name in events
+    is_full = False  # are tables shared from their start, and spread over context-parallel ranks?
+    windowed = False  # is a window told in events, thinned by a retention interval, and given back by identity?
     cacheable = True
-    parallel = False  # does a lookup go with context parallelism?
+    by_encoder = False  # is the table as long as the encoder's tokens need?
     needs_behind = True  # do drafts need the block behind a hit?
 
     def __init__(self, group: Group, shape: Shape, eagle: bool = False) -> None:
         self.group, self.shape, self.eagle = group, shape, eagle
-        self.is_full = group.kind in FULL_FAMILY
+        self.sinks = group.kind == "sink"  # is its start kept by the core itself, for all requests?
         self.b = group.block_size * shape.parallel  # tokens per block table entry
         self.w, self.k, self.p = group.window, group.chunk, group.speculative_blocks
         self.behind = self.b if eagle and self.needs_behind else 0
@@ -63,11 +66,15 @@ class Rule:
 class Full(Rule):
     """Full attention."""
 
-    parallel = True
+    kinds = {"full": "full_attention", "tq": "full_attention", "mla": "mla_attention", "sink": "sink_full_attention"}
+    is_full = True
 
 
 class Sliding(Rule):
     """Sliding window: a query reads itself and the `w - 1` tokens before it."""
+
+    kinds = {"sliding": "sliding_window", "sliding_mla": "sliding_window_mla"}
+    windowed = True
 
     def attends(self, q: int, t: int) -> bool:
         """The window."""
@@ -85,6 +92,8 @@ class Sliding(Rule):
 
 class Chunked(Rule):
     """Attention within chunks of `k` tokens, up to the query."""
+
+    kinds = {"chunked": "chunked_local_attention"}
 
     def attends(self, q: int, t: int) -> bool:
         """The chunk."""
@@ -116,6 +125,7 @@ class Step(NamedTuple):
 class Mamba(Rule):
     """Mamba layers: a query reads only one state, the one after the last computed token."""
 
+    kinds = {"mamba": "mamba"}
     needs_behind = False  # the state behind a hit says nothing of the one before it
 
     @property
@@ -172,15 +182,18 @@ class Mamba(Rule):
 class Cross(Rule):
     """Cross attention: one allocation by encoder tokens, never cached."""
 
+    kinds = {"cross": "cross_attention"}
+    by_encoder = True
     cacheable = False
     needs_behind = False
 
 
+RULES: Mapping[Kind, type[Rule]] = {kind: rule for rule in Rule.__subclasses__() for kind in rule.kinds}
+
+
 def rule_for(group: Group, shape: Shape, eagle: bool = False) -> Rule:
     """The rule of a group in a core of this shape."""
-    others: dict[str, type[Rule]] = {"chunked": Chunked, "mamba": Mamba, "cross": Cross}
-    kind = Full if group.kind in FULL_FAMILY else Sliding if group.kind in SLIDING_FAMILY else others[group.kind]
-    return kind(group, shape, eagle)
+    return RULES[group.kind](group, shape, eagle)
 
 
 def rules_for(shape: Shape) -> list[Rule]:
@@ -218,8 +231,7 @@ class Written(NamedTuple):
         return after == arith.down(start, rule.b) and not self.before.start < after < self.before.known
 
 
-NO_STEP = Written()
-"""Of a request that has made none."""
+NO_STEP = Written()  # of a request that has made none
 
 
 class Arrangement(NamedTuple):

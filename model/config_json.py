@@ -5,11 +5,12 @@ numbered by first use. `config` computes with the records.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from .ops import FULL_FAMILY, SLIDING_FAMILY, Kind
+from .attention import RULES, CoreError, Rule
+from .ops import Group, Kind
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 T = TypeVar("T")
@@ -25,22 +26,52 @@ class Spec(StrEnum):
     MAMBA, CROSS, ENCODER = "MambaSpec", "CrossAttentionSpec", "EncoderOnlyAttentionSpec"
 
 
-MANAGED: Mapping[Spec, Kind] = {
-    Spec.FULL: "full",
-    Spec.TQ: "tq",
-    Spec.SINK: "sink",
-    Spec.MLA: "mla",
-    Spec.HIDDEN: "mla",
-    Spec.WINDOW: "sliding",
-    Spec.WINDOW_MLA: "sliding_mla",
-    Spec.CHUNK: "chunked",
-    Spec.MAMBA: "mamba",
-    Spec.CROSS: "cross",
+class SpecClass(NamedTuple):
+    """What a spec class is (§§2, 6)."""
+
+    parent: Spec | None
+    fields: tuple[str, ...]
+    """Those that it adds to its parent's."""
+    kind: Kind | None = None
+    """Of the group that layers of this class make in the core; None: no manager serves them."""
+    manager: str = ""
+    """The class that serves them."""
+    sizes: Mapping[str, str] = {}
+    """Fields of such a group that the spec has to say: the name in `Group`, and that in the spec."""
+    by_place: bool = False
+    """Whether its own fields may be given by their place."""
+
+
+_HEADS = ("num_kv_heads", "head_size", "dtype", "kv_quant_mode", "page_size_padded")
+_LAYOUT = ("cache_dtype_str", "alignment", "compress_ratio", "model_version")
+_STATES = ("shapes", "dtypes", "page_size_padded", "mamba_type", "mamba_cache_mode", "num_speculative_blocks")
+_RECORDED = ("head_size_v", "sliding_window", "attention_chunk_size")
+_WINDOW, _CHUNK = {"window": "sliding_window"}, {"chunk": "attention_chunk_size"}
+_OF_FULL, _OF_WINDOWS, _OF_CHUNKS = "FullAttentionManager", "SlidingWindowManager", "ChunkedLocalAttentionManager"
+SPECS: Mapping[Spec, SpecClass] = {
+    Spec.BASE: SpecClass(None, ("block_size",), by_place=True),
+    Spec.ATTENTION: SpecClass(Spec.BASE, _HEADS),
+    Spec.FULL: SpecClass(Spec.ATTENTION, _RECORDED, "full", _OF_FULL),
+    Spec.TQ: SpecClass(Spec.FULL, ("tq_slot_size",), "tq", _OF_FULL),
+    Spec.MLA: SpecClass(Spec.FULL, _LAYOUT, "mla", _OF_FULL),
+    Spec.HIDDEN: SpecClass(Spec.MLA, (), "mla", _OF_FULL),
+    Spec.SINK: SpecClass(Spec.FULL, ("sink_len",), "sink", "SinkFullAttentionManager", by_place=True),
+    Spec.CHUNK: SpecClass(Spec.ATTENTION, ("attention_chunk_size",), "chunked", _OF_CHUNKS, _CHUNK),
+    Spec.WINDOW: SpecClass(Spec.ATTENTION, ("sliding_window", "head_size_v"), "sliding", _OF_WINDOWS, _WINDOW),
+    Spec.WINDOW_MLA: SpecClass(Spec.WINDOW, _LAYOUT, "sliding_mla", _OF_WINDOWS, _WINDOW),
+    Spec.MAMBA: SpecClass(Spec.BASE, _STATES, "mamba", "MambaManager", by_place=True),
+    Spec.ENCODER: SpecClass(Spec.ATTENTION, ()),
+    Spec.CROSS: SpecClass(Spec.ATTENTION, (), "cross", "CrossAttentionManager"),
+    Spec.UNIFORM: SpecClass(Spec.BASE, ("kv_cache_specs",), by_place=True),
 }
+"""Every spec class."""
+MANAGED: Mapping[Spec, Kind] = {spec: of.kind for spec, of in SPECS.items() if of.kind is not None}
 """The kind of group that layers of a class make in the core; classes left out have no manager (§6)."""
-FULL = {spec for spec, kind in MANAGED.items() if kind in FULL_FAMILY}
+FULL = {spec for spec, kind in MANAGED.items() if RULES[kind].is_full}
 MLA = {spec for spec, kind in MANAGED.items() if kind == "mla"}
-WINDOWS = {spec for spec, kind in MANAGED.items() if kind in SLIDING_FAMILY}
+WINDOWS = {spec for spec, kind in MANAGED.items() if RULES[kind].windowed}
+NARROW = {spec for spec, kind in MANAGED.items() if RULES[kind].cap is not Rule.cap}
+"""Of which a request holds fewer blocks than its length takes."""
 LATENT = MLA | {Spec.WINDOW_MLA}
 """One vector a token instead of a key and a value."""
 NOT_ATTENTION = {Spec.BASE, Spec.UNIFORM, Spec.MAMBA}
@@ -81,6 +112,29 @@ class Layer:
     def members(self) -> list["Layer"]:
         """Specs of the members of a uniform type."""
         return [x for _, x in self.kv_cache_specs]
+
+    @property
+    def sizes(self) -> dict[str, int | None]:
+        """Its window, its chunk, or what else the class is about, by the name in `Group`."""
+        return {name: getattr(self, own) for name, own in SPECS[self.type].sizes.items()}
+
+    @property
+    def is_narrow(self) -> bool:
+        """True if a request holds fewer blocks than its length takes."""
+        return self.type in NARROW
+
+    def as_full(self) -> "Layer":
+        """The same as full attention, which has a place for a window or a chunk and for no other size."""
+        unknown = {own: None for own in SPECS[self.type].sizes.values() if own not in SPECS[Spec.FULL].fields}
+        return replace(self, type=Spec.FULL, **unknown)  # type: ignore[arg-type]  # sizes are the fields that may be None
+
+    def group(self, block_size: int) -> Group:
+        """A group of such layers, with blocks of so many tokens. CoreError if no manager serves them, or their size is
+        not said."""
+        kind, sizes = SPECS[self.type].kind, {name: size for name, size in self.sizes.items() if size is not None}
+        if kind is None or len(sizes) < len(self.sizes):
+            raise CoreError("AttributeError")
+        return Group(kind, block_size, **sizes)  # type: ignore[arg-type]  # these fields are numbers
 
 
 DEFAULTS = tuple((field.name, field.default) for field in fields(Layer))

@@ -41,7 +41,7 @@ class Model(Core):
             self.rules = rules_for(shape)
             lookup.check_sizes(shape, self.rules)
             for rule in self.rules:
-                if rule.group.kind == "sink":
+                if rule.sinks:
                     self.policy.set_aside(self, rule)
             lookup.check(shape, self.rules)
             self.alignment = lookup.alignment(shape, self.rules)
@@ -142,7 +142,7 @@ class Model(Core):
         blocks: BlockIds = [[] for _ in self.rules]
         if self.shape.caching and not request.submit.skip_lookup:
             demand(all(rule.cacheable for rule in self.rules), "NotImplementedError")
-            demand(self.shape.parallel == 1 or all(rule.parallel for rule in self.rules))
+            demand(self.shape.parallel == 1 or all(rule.is_full for rule in self.rules))
             tokens, blocks = self.policy.hit(self, request)
             first = 4 if request.preemptions else 1
             for offset, amount in enumerate((1, len(request.tokens), tokens)):
@@ -174,8 +174,7 @@ class Model(Core):
         request.written = request.written.then(Step(total, main, drafts), loaded=op.external > 0)
         if self.shape.caching and not op.delay:
             self.register(op.request, min(main, len(request.tokens)))
-        request.computed = local + op.external
-        request.scheduled, request.arriving = op.new_tokens, op.delay
+        request.computed, request.scheduled, request.arriving = local + op.external, op.new_tokens, op.delay
         return tuple(new)
 
     def allocate_batch(self, op: ops.AllocateBatch) -> Value:
@@ -201,8 +200,7 @@ class Model(Core):
         """The request gives its blocks back and will start again."""
         self.policy.give_back(self, op.request)
         request = self.requests[op.request]
-        request.computed, request.scheduled, request.arriving = 0, 0, False
-        request.written = NO_STEP
+        request.computed, request.scheduled, request.arriving, request.written = 0, 0, False, NO_STEP
         request.preemptions += 1
 
     def remove_skipped(self, op: ops.RemoveSkipped) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from . import ops
+from .attention import RULES, Mamba
 from .ops import NULL, Operation, Shape
 from .state import Request
 
@@ -140,7 +141,7 @@ def _allocatable(scene: _Scene, op: ops.Allocate, request: Request) -> bool:
         and hit_tokens + op.external <= len(request.tokens)
         and total + op.new_tokens <= scene.shape.max_model_len
         and 0 <= op.in_flight <= request.computed
-        and (not op.encoder_tokens or any(group.kind == "cross" for group in scene.shape.groups))
+        and (not op.encoder_tokens or any(RULES[group.kind].by_encoder for group in scene.shape.groups))
         and _states_allow(scene.shape, op, total, len(request.tokens))
     )
 
@@ -151,7 +152,7 @@ def _states_allow(shape: Shape, op: ops.Allocate, total: int, known: int) -> boo
     drafts = total + op.new_tokens > max(known, total + 1)  # the first token of a step is never a draft
     for group in shape.groups if drafts or op.external else ():
         too_many = drafts and op.new_tokens > 1 + group.speculative_blocks
-        if group.kind == "mamba" and (too_many or (op.external and total >= known)):
+        if RULES[group.kind] is Mamba and (too_many or (op.external and total >= known)):
             return False
     return True
 
@@ -160,7 +161,7 @@ def _advances(shape: Shape, op: ops.Advance, request: Request) -> bool:
     """True if something has been computed or sampled, at least one token of the step is kept, and Mamba layers need not
     keep states of two steps whose drafts are not judged yet."""
     end, known = request.computed + request.scheduled, len(request.tokens) + len(op.sampled)
-    ahead = request.scheduled and request.lead and any(group.kind == "mamba" for group in shape.groups)
+    ahead = request.scheduled and request.lead and any(RULES[group.kind] is Mamba for group in shape.groups)
     return (
         not request.arriving
         and 0 <= op.rejected <= min(max(0, end - len(request.tokens)), max(0, request.scheduled - 1))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from .arith import down, up
 from .attention import Rule, demand
-from .ops import SLIDING_FAMILY, Shape
+from .ops import Shape
 
 
 def check_sizes(shape: Shape, rules: Sequence[Rule]) -> None:
@@ -19,11 +19,9 @@ def check_sizes(shape: Shape, rules: Sequence[Rule]) -> None:
 
 def check(shape: Shape, rules: Sequence[Rule]) -> None:
     """CoreError unless the retention interval and the groups of the shape go together (core.md §§8, 9)."""
-    unit = shape.scheduler_block_size
-    retention = shape.retention_interval
+    unit, retention = shape.scheduler_block_size, shape.retention_interval
     if retention is not None:
-        windows = any(group.kind in SLIDING_FAMILY for group in shape.groups)
-        demand(windows and retention >= 0 and retention % unit == 0, "ValueError")
+        demand(any(rule.windowed for rule in rules) and retention >= 0 and retention % unit == 0, "ValueError")
     if shape.caching and len(rules) == 1:
         demand(rules[0].b == shape.hash_block_size)
     elif shape.caching:

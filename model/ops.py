@@ -17,8 +17,6 @@ MambaMode: TypeAlias = Literal["none", "all", "align"]  #: which states a Mamba 
 Value: TypeAlias = "int | float | str | bool | tuple[Value, ...] | None"  #: what an outcome carries
 
 NULL = 0  #: id of the null block (core.md §1)
-FULL_FAMILY: frozenset[Kind] = frozenset({"full", "mla", "tq", "sink"})
-SLIDING_FAMILY: frozenset[Kind] = frozenset({"sliding", "sliding_mla"})
 
 
 class _Brief:

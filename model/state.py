@@ -84,12 +84,10 @@ class State:
     def references(self) -> list[int]:
         """References per block: how many table entries and outside holders hold it; the null block's is 0 (T26)."""
         counts = [0] * self.num_blocks
-        for tables in self.tables:
-            for table in tables.values():
-                for block in table:
+        for tables in (*self.tables, {"outside": self.outside, "sinks": self.sinks}):
+            for held in tables.values():
+                for block in held:
                     counts[block] += 1
-        for block in self.outside + self.sinks:
-            counts[block] += 1
         counts[NULL] = 0
         return counts
 
@@ -137,10 +135,7 @@ class State:
 
     def earliest(self) -> dict[Key, int]:
         """Per registered identity, the block that a lookup finds: the one registered first (core.md §4)."""
-        found: dict[Key, int] = {}
-        for block, key in self.identity.items():
-            found.setdefault(key, block)
-        return found
+        return {key: block for block, key in reversed(self.identity.items())}
 
     def register(self, block: int, key: Key) -> None:
         """Give the block this identity. AssertionError if it has one already."""

@@ -1,7 +1,6 @@
 """The tables of the requests: how an allocation grows them, what of them is registered, and when an entry becomes null.
 
-`Policy` is the record of what a core decides on the way, one function for each decision; the defaults are the rules
-(core.md §§6-10).
+`Policy` is the record of what a core decides on the way, a function for each decision; by default as in core.md §§6-10.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from . import arith, lookup, ops
 from .attention import Arrangement, Mamba, Rule, arrangement, demand, most_states
 from .identity import ExtraKey, Identity, extra_keys
-from .ops import FULL_FAMILY, NULL, SLIDING_FAMILY, Shape
+from .ops import NULL, Shape
 from .shown.metrics import Metrics
 from .state import Key, Request, State, Stored
 
@@ -58,8 +57,8 @@ class Core:
 
     def required(self, group: int, plan: Plan) -> int:
         """Table entries after the allocation; cross attention is sized by the encoder's tokens (core.md §9)."""
-        is_cross = self.shape.groups[group].kind == "cross"
-        return self.rules[group].required(plan.op.encoder_tokens if is_cross else plan.need)
+        rule = self.rules[group]
+        return rule.required(plan.op.encoder_tokens if rule.by_encoder else plan.need)
 
     def predicted(self, plan: Plan, counts: list[int], *, capped: bool = False) -> int:
         """Blocks that will leave the free queue, over all groups (T7). With `capped`, of those at most as many new
@@ -70,7 +69,7 @@ class Core:
         """The table before the step, with the hit, and how many blocks the external tokens still need."""
         name, rule = plan.op.request, self.rules[group]
         table = self.state.tables[group].get(name, [])
-        if name in self.registered[group] or not rule.cacheable or not (any(plan.hit) or plan.op.external > 0):
+        if name in self.registered[group] or rule.by_encoder or not (any(plan.hit) or plan.op.external > 0):
             return table, 0
         demand(not table)
         skipped, external = rule.first(plan.settled), plan.op.external
@@ -82,7 +81,7 @@ class Core:
     def attach(self, group: int, plan: Plan) -> int:
         """The hit becomes the start of the table. Returns how many blocks the external tokens still need."""
         name = plan.op.request
-        if name in self.registered[group] or not self.rules[group].cacheable:
+        if name in self.registered[group] or self.rules[group].by_encoder:
             return 0
         self.state.tables[group][name], missing = self.begun(group, plan)
         self.registered[group][name] = len(self.state.tables[group][name])
@@ -103,7 +102,7 @@ class Core:
         """Add `count` blocks from the front of the free queue to the table."""
         new = self.state.take(count)
         table += new
-        if self.shape.groups[group].kind in FULL_FAMILY - {"sink"}:
+        if self.rules[group].is_full and not self.rules[group].sinks:
             self.new_block_ids[group] += new
 
     def null_skipped(self, group: int, name: str, settled: int) -> None:
@@ -210,7 +209,7 @@ def predicted(core: Core, group: int, plan: Plan, counts: list[int], capped: boo
             return core.shape.num_blocks + 1  # its state is only computed in this very step
         if rule.align:
             return core.policy.states(core, group, plan, counts, capped)
-    running = name in core.registered[group] or not rule.cacheable
+    running = name in core.registered[group] or rule.by_encoder
     skipped = 0 if running else rule.first(plan.settled)
     kept = hit[max(0, skipped - len(table)) :]
     required, entries = core.required(group, plan), max(skipped, len(hit) + len(table))
@@ -297,8 +296,7 @@ def give_back(core: Core, name: str) -> None:
     shared (vllm-project/vllm#48489)."""
     core.state.let_go(core.policy.renewed(core, name))
     for group, tables in enumerate(core.state.tables):
-        in_windows = core.shape.groups[group].kind in SLIDING_FAMILY
-        let_go = core.state.let_go_by_identity if in_windows else core.state.let_go
+        let_go = core.state.let_go_by_identity if core.rules[group].windowed else core.state.let_go
         let_go(tables.pop(name, [])[::-1])
         core.registered[group].pop(name, None)
 

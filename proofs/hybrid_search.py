@@ -22,9 +22,9 @@ from functools import cache
 from itertools import product
 from typing import NamedTuple, Protocol, TypeAlias
 
-from ..model import arith
+from ..model.attention import rule_for
 from ..model.core import Model
-from ..model.ops import NULL, SLIDING_FAMILY, Allocate, Evict, Group, Lookup, Operation, Submit
+from ..model.ops import NULL, Allocate, Evict, Group, Lookup, Operation, Shape, Submit
 from .hybrid_scopes import Scope
 from .kernel import Evidence
 
@@ -112,18 +112,14 @@ def _size(example: Counterexample) -> tuple[int, int, tuple[tuple[int, ...], ...
     return example.limit, sum(map(len, example.registered)), example.registered
 
 
+_ANY_SHAPE = Shape((), 1, 1, 1, 1, 1)
+"""What is read depends on the group alone."""
+
+
 def reads(group: Group, length: int) -> frozenset[int]:
     """Blocks with a token before `length` that the query at position `length` attends to."""
-    match group.kind:
-        case "mamba":
-            tokens = [t for t in range(length) if t == length - 1]
-        case "chunked":
-            tokens = [t for t in range(length) if arith.attends_chunked(length, t, group.chunk)]
-        case kind if kind in SLIDING_FAMILY:
-            tokens = [t for t in range(length) if arith.attends_sliding(length, t, group.window)]
-        case _:
-            tokens = [t for t in range(length) if arith.attends_full(length, t)]
-    return frozenset(t // group.block_size for t in tokens)
+    rule = rule_for(group, _ANY_SHAPE)
+    return frozenset(t // group.block_size for t in range(length) if rule.attends(length, t))
 
 
 def needed_blocks(group: Group, length: int, gives_up: bool) -> frozenset[int]:

@@ -36,8 +36,7 @@ left_out = pytest.StashKey[int]()
 def pytest_configure() -> None:
     """Let signals be heard, and Hypothesis draw the same every time and take its time.
 
-    A shell starts background commands deaf to Ctrl-C, `nohup` makes them deaf to SIGHUP, and what a test starts inherits
-    that.
+    A shell starts background commands deaf to Ctrl-C, `nohup` others to SIGHUP, and what a test starts inherits that.
     """
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:

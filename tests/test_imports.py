@@ -15,7 +15,19 @@ from .import_graph import circles, import_graph
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("model", "impl", "fuzz", "proofs")
 FLOORS = [
-    *("findings", "workload", "targets", "adapters", "oracles", "planning", "exploration", "faults", "opening", "runs"),
+    *(
+        "kinds",
+        "findings",
+        "workload",
+        "targets",
+        "adapters",
+        "oracles",
+        "planning",
+        "exploration",
+        "faults",
+        "opening",
+        "runs",
+    ),
     *(
         "reports",
         "traces",

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from ..kinds.style import Spec, Style, draw_style
 from ..workload.draw import Draw
-from .specs import FAMILIES, Spec, Style, draw_deepseek_v4, draw_spec, draw_style, spelled_out
+from .specs import draw_deepseek_v4, draw_specs, spelled_out
 
 Answer: TypeAlias = Mapping[str, Any]
 Ask: TypeAlias = Callable[[str, Mapping[str, object]], Answer]
@@ -108,11 +109,7 @@ def draw_configuration(draw: Draw, ask: Ask) -> Configuration:
 def _draw_model(draw: Draw, style: Style) -> tuple[dict[str, Spec], Layers]:
     if draw.integer(0, 39) == 39:
         return {}, ()
-    likely = ("full", "sliding", "full", "mla", "chunked", "mamba", "sliding_mla")
-    families = [draw.choose(likely) if draw.integer(0, 3) < 3 else draw.choose(tuple(FAMILIES))]
-    others = (*likely, families[0], *FAMILIES) if draw.integer(0, 5) < 5 else families  # or all of one family
-    families += [draw.choose(others) for _ in range(draw.choose((1, 0, 2, 3, 4)))]
-    specs = {f"s{index}": draw_spec(draw, style, family) for index, family in enumerate(families)}
+    specs = draw_specs(draw, style)
     if draw.integer(0, 9) == 9:
         specs[SPELLED] = spelled_out(specs["s0"])
     names = _PATTERNS[draw.integer(0, len(_PATTERNS) - 1)](draw, tuple(specs), draw.choose(SIZES))

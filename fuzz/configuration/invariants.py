@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ..kinds import STATE_SPECS
+from ..kinds.style import Spec
 from .draw import Ask, Configuration
-from .specs import Spec
 
 Invariant: TypeAlias = Callable[[Configuration, Ask], Iterator[str]]
 
@@ -187,7 +188,7 @@ def dividing_block_sizes(configuration: Configuration, ask: Ask) -> Iterator[str
     if any(scheduler % size for size in sizes):
         yield f"scheduler block size {scheduler} is no multiple of all of {sizes}"
     hashes_count = settings.get("enable_prefix_caching", True) or settings.get("kv_connector", False)
-    mamba = any(spec["type"] == "MambaSpec" for spec in groups)
+    mamba = any(spec["type"] in STATE_SPECS for spec in groups)
     if hashes_count and not mamba and (hashed < 1 or any(size % hashed for size in sizes)):
         yield f"hash block size {hashed} does not divide all of {sizes}"
 

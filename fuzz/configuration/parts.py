@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from ...model.attention import RULES
 from ...model.config_json import Json
 from ...model.ops import Kind, Shape
 from ..findings.ops_json import to_json
@@ -210,7 +211,9 @@ def _cold(draw: Draw, configuration: Configuration) -> Asked:
     return "cold", {"shape": to_json(shape), "prompt": [draw.integer(1, 9) for _ in range(draw.choose((1, 2, 5)))]}
 
 
-_UNCACHED: tuple[tuple[Kind, ...], ...] = tuple(kinds for kinds in KINDS if "cross" in kinds)
+_UNCACHED: tuple[tuple[Kind, ...], ...] = tuple(
+    kinds for kinds in KINDS if not all(RULES[kind].cacheable for kind in kinds)
+)
 
 
 def _over_ranks(shape: Shape, ranks: int) -> Shape:

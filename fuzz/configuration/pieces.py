@@ -7,28 +7,39 @@ in one field only: a comparison that forgets a field shows there.
 
 from collections.abc import Mapping, Sequence
 
-from ...model.config_json import Json
+from ...model.attention import RULES
+from ...model.config_json import MANAGED, Json
+from ...model.config_json import Spec as SpecName
 from ...model.pieces.classes import QUANT_MODES, RECORDS
+from ..kinds import KINDS, LAYERS, MOSTLY_NARROW, STATE_SPECS
+from ..kinds.full import FULL_LAYERS, SINK_LAYERS
+from ..kinds.style import BLOCK_SIZES, SIZES, Spec
+from ..kinds.style import QUANT_MODES as DRAWN_MODES
 from ..workload.draw import Draw
 from .draw import LENGTHS, Configuration, listed
 from .parts import Asked
-from .specs import ALIGNMENTS, BLOCK_SIZES, CHUNKS, WINDOWS, Spec
-from .specs import QUANT_MODES as DRAWN_MODES
 
 DTYPES = ("auto", None, "fp8", "fp8_e4m3", "fp8_ds_mla", "int8_per_token_head", "fp8_per_token_head", "nvfp4")
 ODD_DTYPES = ("", "FP8", "xfp8", "int8", "nvfp4x", "int8_per_token_head_x", "fp8_per_token_head_x", "bfloat16", "fp4")
-FULL_SPECS = ("FullAttentionSpec", "TQFullAttentionSpec", "SinkFullAttentionSpec", "MLAAttentionSpec")
-PARENTS = (*FULL_SPECS, "HiddenStateCacheSpec", "SlidingWindowSpec", "SlidingWindowMLASpec", "MambaSpec")
-OTHER_PARENTS = ("ChunkedLocalAttentionSpec", "CrossAttentionSpec", "EncoderOnlyAttentionSpec", "AttentionSpec")
+FULL_SPECS = tuple(
+    name for name in LAYERS if any(kind.spec == name and RULES[kind.name].is_full for kind in KINDS.values())
+)
+PARENTS = tuple(LAYERS)[:8]
+"""Classes that others are mostly derived from."""
+OTHER_PARENTS = (*tuple(LAYERS)[8:], "AttentionSpec")
+SERVED = tuple(name for name in LAYERS if SpecName(name) in MANAGED)
 UNSERVED = ("KVCacheSpec", "UniformTypeKVCacheSpecs")
 CLASSES = (*PARENTS, *OTHER_PARENTS, *UNSERVED)
 ALONE = (*PARENTS, *OTHER_PARENTS, *["KVCacheSpec"] * 4)
 """Classes of a spec for itself: of the one that all are derived from no layer can be."""
-NARROW = (*["SlidingWindowSpec", "ChunkedLocalAttentionSpec"] * 2, "SlidingWindowMLASpec", "FullAttentionSpec")
-MANAGED_ALONE = tuple(name for name in (*PARENTS, *OTHER_PARENTS, "KVCacheSpec") if name[:5] not in ("SinkF", "Cross"))
+_NOT_ALONE = {kind.spec for kind in KINDS.values() if "sink_len" in kind.needs or not RULES[kind.name].cacheable}
+MANAGED_ALONE = tuple(name for name in (*PARENTS, *OTHER_PARENTS, "KVCacheSpec") if name not in _NOT_ALONE)
 """Classes of which a group's manager is asked by itself: not of sinks, of which vLLM 0.23.0 has none (S-18), nor of
-cross attention, whose requests never count as running."""
-ATTENTION_CLASSES = tuple(name for name in (*PARENTS, *OTHER_PARENTS) if name != "MambaSpec")
+what is never cached, whose requests never count as running."""
+ATTENTION_CLASSES = tuple(
+    name for name in (*PARENTS, *OTHER_PARENTS) if name not in LAYERS or "num_kv_heads" in LAYERS[name].least
+)
+STATE_CLASSES = tuple(STATE_SPECS)
 MANAGERS = ("OwnManager", "FullAttentionManager", "SlidingWindowManager", None)
 
 _COMMON = ("block_size", "num_kv_heads", "head_size", "dtype", "kv_quant_mode")
@@ -40,44 +51,19 @@ _OTHERS: Mapping[str, Sequence[object]] = {
     "kv_quant_mode": ("NONE", *DRAWN_MODES),
     "page_size_padded": (None, 512, 256, 1 << 24),
 }
-_OWN: Mapping[str, Mapping[str, Sequence[object]]] = {
-    "Full": {"head_size_v": (8, 64), "sliding_window": (None, *WINDOWS[1:3]), "attention_chunk_size": (None, 6, 16)},
-    "TQ": {"tq_slot_size": (0, 63, 100)},
-    "MLA": {
-        "cache_dtype_str": (None, "fp8_ds_mla", "auto"),
-        "alignment": (None, *ALIGNMENTS),
-        "compress_ratio": (1, 4),
-        "model_version": (None, "deepseek_v4"),
-    },
-    "Sink": {"sink_len": (128, 256)},
-    "SlidingWindow": {"sliding_window": WINDOWS, "head_size_v": (8, 64)},
-    "Chunked": {"attention_chunk_size": CHUNKS},
-}
-_STATES: Mapping[str, Sequence[object]] = {
-    "block_size": BLOCK_SIZES[2:],
-    "shapes": ([[4]], [[5]]),
-    "dtypes": ([{"itemsize": 2}], [{"itemsize": 4}]),
-    "page_size_padded": (None, 8, 1 << 24),
-    "mamba_type": ("MAMBA1", "MAMBA2", "LINEAR"),
-    "mamba_cache_mode": ("none", "all", "align"),
-    "num_speculative_blocks": (0, 1, 2),
-}
-"""Values to which a field is changed, by a part of the class's name."""
+"""Values to which a field of attention is changed."""
 
 
 def changed(draw: Draw, spec: Spec) -> Spec:
     """The spec with another value in one field, which may be one that it leaves at its default; or of another class."""
-    name = str(spec["type"])
+    layers = LAYERS.get(str(spec["type"]))
+    own = layers.own if layers else {}
     if "num_kv_heads" not in spec:
-        choices: dict[str, Sequence[object]] = dict(_STATES) if name == "MambaSpec" else {"block_size": BLOCK_SIZES[2:]}
+        choices: dict[str, Sequence[object]] = dict(own) or {"block_size": BLOCK_SIZES[2:]}
     elif draw.integer(0, 7) == 7:
         return {**_of_class(draw.choose(ATTENTION_CLASSES)), **{key: spec[key] for key in _COMMON if key in spec}}
     else:
-        choices = dict(_OTHERS)
-        for part, own in _OWN.items():
-            full = part == "Full" and name in (*FULL_SPECS, "HiddenStateCacheSpec")
-            if name.startswith(part) or full or (part == "MLA" and ("MLA" in name or name.startswith("Hidden"))):
-                choices |= own
+        choices = {**_OTHERS, **own}
     apart = tuple(field for field in choices if field not in _OTHERS)  # what tells its class from all others
     field = draw.choose(apart if apart and draw.integer(0, 1) else tuple(choices))
     return {**spec, field: draw.choose([one for one in choices[field] if one != spec.get(field)])}
@@ -86,7 +72,7 @@ def changed(draw: Draw, spec: Spec) -> Spec:
 def alike(draw: Draw, specs: Sequence[Spec]) -> list[Spec]:
     """Two to four specs, two of which differ in one field, in any order; or all equal; or any of them."""
     first = (
-        draw.choose(specs) if draw.integer(0, 1) else _of_class(draw.choose((*PARENTS, *OTHER_PARENTS, "MambaSpec")))
+        draw.choose(specs) if draw.integer(0, 1) else _of_class(draw.choose((*PARENTS, *OTHER_PARENTS, *STATE_CLASSES)))
     )
     if draw.integer(0, 5) == 5:
         return [first, *[draw.choose(specs) for _ in range(draw.integer(1, 3))]]
@@ -98,7 +84,7 @@ def windowed(draw: Draw, specs: Sequence[Spec]) -> list[Spec]:
     """Layers of full attention, sinks too, alike but for the windows or chunks that some record."""
     full = [spec for spec in specs if spec["type"] in FULL_SPECS]
     first = draw.choose(full) if full else {**_LIKE, "type": draw.choose(FULL_SPECS)}
-    sink = {"type": "SinkFullAttentionSpec", "sink_len": 128}
+    sink = {"type": SINK_LAYERS.name, "sink_len": 128}
     if draw.integer(0, 1):
         first = {name: first[name] for name in _COMMON if name in first} | sink
     field, sizes = draw.choose((("sliding_window", (5, 5, 17)), ("attention_chunk_size", (6, 6, 16))))
@@ -111,22 +97,15 @@ def windowed(draw: Draw, specs: Sequence[Spec]) -> list[Spec]:
     return layers
 
 
-_SIZES = {"block_size": 16, "num_kv_heads": 1, "head_size": 8, "dtype": {"itemsize": 2}}
-_LIKE: Spec = {"type": "FullAttentionSpec", **_SIZES}
+_LIKE: Spec = {"type": FULL_LAYERS.name, **SIZES}
 
 
 def _of_class(name: str) -> Spec:
     """A spec of this class, with what it needs and no more."""
-    own: dict[str, object] = {"block_size": 16} if name in (*UNSERVED, "MambaSpec") else dict(_SIZES)
-    if name == "UniformTypeKVCacheSpecs":
-        own["kv_cache_specs"] = []
-    if name == "MambaSpec":
-        own |= {"shapes": [[4]], "dtypes": [{"itemsize": 2}]}
-    if name.startswith("SlidingWindow"):
-        own["sliding_window"] = 5
-    if name == "ChunkedLocalAttentionSpec":
-        own["attention_chunk_size"] = 6
-    return {"type": name, **own}
+    if name in LAYERS:
+        return {"type": name, **LAYERS[name].least}
+    own: dict[str, object] = {"block_size": SIZES["block_size"]} if name in UNSERVED else dict(SIZES)
+    return {"type": name, **own} | ({"kv_cache_specs": []} if name == "UniformTypeKVCacheSpecs" else {})
 
 
 def _specs(configuration: Configuration) -> tuple[Spec, ...]:
@@ -168,7 +147,7 @@ def _uniformity(draw: Draw, configuration: Configuration) -> Asked:
 
 def _without_full(draw: Draw, configuration: Configuration) -> Asked:
     """Layers of like sizes, most of them with a window or a chunk, to be made one kind: there may be no full one."""
-    specs = {f"s{index}": _of_class(draw.choose(NARROW)) for index in range(draw.integer(2, 3))}
+    specs = {f"s{index}": _of_class(draw.choose(MOSTLY_NARROW).name) for index in range(draw.integer(2, 3))}
     return "unify_hybrid", {"specs": specs, "layers": listed(tuple((f"l{name}", name) for name in specs))}
 
 
@@ -199,7 +178,7 @@ def _manager(draw: Draw, configuration: Configuration) -> Asked:
     """A group's manager by itself; of a class, too, that nobody serves. Its lookups and masks are in small blocks, see
     `targets.small_blocks`."""
     spec = dict(_of_class(draw.choose(MANAGED_ALONE)))
-    if spec["type"] == "MambaSpec":
+    if spec["type"] in STATE_CLASSES:
         spec |= {"mamba_cache_mode": draw.choose(("all", "none")), "num_speculative_blocks": draw.integer(0, 1)}
     return "manager", {"spec": spec, "ranks": [draw.integer(1, 2), draw.integer(1, 2)], "length": draw.integer(1, 40)}
 
@@ -266,7 +245,7 @@ def _register(draw: Draw, configuration: Configuration) -> Asked:
             steps.append(["check", [draw.choose((*names, *PARENTS[:3])) for _ in range(2)]])
         steps.append(["find", draw.choose((*names, *names, draw.choose(CLASSES)))])
     if draw.integer(0, 7) == 7:  # a built-in entry is nobody's to change
-        steps += [["register", name, "SlidingWindowManager", None, "call"] for name in (*PARENTS, *OTHER_PARENTS[:2])]
+        steps += [["register", name, "SlidingWindowManager", None, "call"] for name in SERVED]
     return "register", {"classes": classes, "steps": steps}
 
 

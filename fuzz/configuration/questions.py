@@ -7,11 +7,12 @@ the model's `Rules.answer` understand.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from ...model.config_json import NARROW
+from ..kinds.style import Spec
 from ..workload.draw import Draw
 from .draw import LENGTHS, Configuration, Layers, listed
 from .parts import PARTS
 from .pieces import MAKERS
-from .specs import Spec
 
 UNIFORM_MEMBERS = 4
 PIECES = 15
@@ -63,7 +64,7 @@ def _about_spec(draw: Draw, configuration: Configuration, spec: Spec) -> list[Qu
     lengths = sorted(draw.choose((draw.choose(LENGTHS), draw.integer(1, 5000))) for _ in range(draw.choose((3, 1, 6))))
     about = {"spec": spec, "vllm_config": dict(configuration.vllm_config), "max_model_lens": lengths}
     questions.append(Question("max_memory", about))
-    if spec["type"] in ("SlidingWindowSpec", "SlidingWindowMLASpec", "ChunkedLocalAttentionSpec"):
+    if spec["type"] in NARROW:
         caps = [[draw.choose((512, 1, 2, 7, 64, 8192)), draw.choose(lengths)] for _ in range(3)]
         questions.append(Question("admission_cap", {"spec": spec, "draws": caps}))
     return questions

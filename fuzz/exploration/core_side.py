@@ -5,13 +5,12 @@ from itertools import repeat
 from typing import Any
 
 from ...model import ops
-from ...model.ops import Kind, Operation, Shape
+from ...model.attention import RULES, Mamba
+from ...model.ops import Operation, Shape
 from ..adapters.impl import bind_impl, module_of_impl
 from .contents import Contents
 from .packing import ARRIVING, Look
 
-KINDS: tuple[Kind, ...] = ("full", "mla", "sink", "sliding", "chunked", "mamba")
-"""Attention types that can be explored."""
 Answer = tuple[Any, ...]
 """An outcome as plain data: ("done", value), ("refused",) or ("failed", name of the built-in exception)."""
 REFUSED: Answer = ("refused",)
@@ -44,7 +43,7 @@ class CoreSide:
         self.contents = contents
         self.pool = self.manager.block_pool
         self.managers = self.manager.coordinator.single_type_managers
-        self.mamba = [group for group, spec in enumerate(shape.groups) if spec.kind == "mamba"]
+        self.mamba = [group for group, spec in enumerate(shape.groups) if RULES[spec.kind] is Mamba]
         self.live: dict[str, ExploredRequest] = {}
         self._requests: dict[tuple[str, int], Any] = {}
         """Requests that have the tokens of a sequence, by name and the number of the sequence."""

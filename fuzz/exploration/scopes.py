@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import TypedDict, Unpack
 
 from ...model.ops import Group
+from ..kinds import KINDS
+from ..workload.bounds import sink_blocks
 from .scope import Scope, ScopeError, shape_of
 from .situations import (
     BEHIND,
@@ -254,24 +256,17 @@ def made_to_measure(attention: str, blocks: int, requests: int, block_size: int)
     not fit.
     """
     b = block_size
-    kinds: dict[str, Group] = {
-        "full": _full(b),
-        "mla": Group("mla", b),
-        "sink": Group("sink", b, sink_len=b),
-        "sliding": _window(b, b + 1),
-        "chunked": Group("chunked", b, chunk=2 * b),
-        "mamba": _states(b),
-    }
+    kinds: dict[str, Group] = {name: kind.explored(b) for name, kind in KINDS.items() if kind.explored}
     names = attention.split("+")
     if unknown := [name for name in names if name not in kinds]:
         raise ScopeError(f"attention {unknown[0]!r} is unknown; join some of {', '.join(kinds)} by +")
     if len(set(names)) < len(names):
         raise ScopeError(f"attention {attention!r} names a type twice; name each once")
-    need = 3 * len(names) + ("sink" in names)
+    groups = [kinds[name] for name in names]
+    need = 3 * len(names) + sink_blocks(groups)
     if blocks <= need:
         raise ScopeError(f"attention {attention!r}: a request needs {need} blocks; give at least {need + 1}")
     prompts = ("0" * 2 * b, "0" * b + "1" * b, "1" * 2 * b)
     must = (HIT, EVICTED, FULL, PREEMPTED)
-    groups = [kinds[name] for name in names]
     scope = _scope(attention, groups, blocks, prompts, (), chunks=(b,), requests=requests, outputs=2)
     return replace(scope, must_reach=must)

@@ -6,13 +6,12 @@ An answer that has not the form that it must have is given as it is, after what 
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from itertools import zip_longest
 
 from ...model import ops
 from ...model.ops import (
-    FULL_FAMILY,
     NULL,
-    SLIDING_FAMILY,
     Allocate,
     AllocateBatch,
     Done,
@@ -27,6 +26,7 @@ from ...model.ops import (
 from ...model.shown.snapshot import Snapshot
 from ..findings.difference import first_difference
 from ..findings.words import operation_text, outcome_text, plural
+from ..kinds import KINDS
 from ..reports.document import Place
 from ..targets.answers import answers_of, hit_of
 
@@ -159,17 +159,9 @@ def group_words(group: Group, shape: Shape) -> str:
     >>> group_words(Group("sliding", 2, window=4), Shape((), 1, 1, 1, 1, 1))
     'sliding window of 4 tokens, 2 tokens a block'
     """
-    kind = {"mla": "latent attention", "tq": "quantized attention", "sink": "attention with sinks"}.get(group.kind, "")
-    what = kind or f"{group.kind} attention"
-    if group.kind in SLIDING_FAMILY:
-        latent = "latent " if group.kind == "sliding_mla" else ""
-        what = f"{latent}sliding window of {plural(group.window, 'token')}"
-    elif group.kind == "chunked":
-        what = f"chunks of {plural(group.chunk, 'token')}"
-    elif group.kind == "mamba":
-        what = f"Mamba states, mode {group.mamba_mode}"
-    elif group.kind in FULL_FAMILY:
-        what = kind or "full attention"
+    values = [(field.name, getattr(group, field.name)) for field in fields(group)]
+    said = {name: plural(value, "token") if isinstance(value, int) else value for name, value in values}
+    what = KINDS[group.kind].words.format(**said)
     drafts = ", read by the draft model" if group.eagle else ""
     return f"{what}, {plural(group.block_size * shape.parallel, 'token')} a block{drafts}"
 

@@ -5,27 +5,14 @@ The specs are those of one tensor-parallel rank, as they stand: nothing is divid
 
 from collections.abc import Mapping
 
+from ..kinds import LAYERS
 from .fields import LARGEST, Fields
 from .parts import CACHE_DTYPES, DTYPES, MLA_PACKED, MOST_LAYERS, QUANTIZED, Layers, Serving, Spec
 
-COUNTS = {"block_size", "num_kv_heads", "head_size", "head_size_v", "page_size_padded", "sliding_window", "sink_len"}
-COUNTS |= {"attention_chunk_size", "tq_slot_size", "alignment", "compress_ratio"}
-_ATTENTION = ("num_kv_heads", "head_size")
-_OPTIONAL = ("block_size", "dtype", "kv_quant_mode", "page_size_padded")
-_FULL = (*_OPTIONAL, "head_size_v", "sliding_window", "attention_chunk_size")
-_MLA = ("cache_dtype_str", "alignment", "compress_ratio", "model_version")
-_MAMBA = ("block_size", "page_size_padded", "mamba_type", "mamba_cache_mode", "num_speculative_blocks")
+COUNTS = {"block_size", "num_kv_heads", "head_size", "head_size_v", "page_size_padded", "sink_len", "tq_slot_size"}
+COUNTS |= {"alignment", "compress_ratio", *(layers.reach for layers in LAYERS.values() if layers.reach)}
 SPECS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "FullAttentionSpec": (_ATTENTION, _FULL),
-    "TQFullAttentionSpec": (_ATTENTION, (*_FULL, "tq_slot_size")),
-    "SinkFullAttentionSpec": ((*_ATTENTION, "sink_len"), _FULL),
-    "MLAAttentionSpec": (_ATTENTION, (*_FULL, *_MLA)),
-    "HiddenStateCacheSpec": (_ATTENTION, (*_FULL, *_MLA)),
-    "SlidingWindowSpec": ((*_ATTENTION, "sliding_window"), (*_OPTIONAL, "head_size_v")),
-    "SlidingWindowMLASpec": ((*_ATTENTION, "sliding_window"), (*_OPTIONAL, "head_size_v", *_MLA)),
-    "ChunkedLocalAttentionSpec": ((*_ATTENTION, "attention_chunk_size"), _OPTIONAL),
-    "CrossAttentionSpec": (_ATTENTION, _OPTIONAL),
-    "MambaSpec": (("shapes", "dtypes"), _MAMBA),
+    name: (layers.required, layers.optional) for name, layers in LAYERS.items() if layers.required
 }
 """Fields that a spec must have, and fields that it may have."""
 _CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -108,7 +95,7 @@ def _spec(fields: Fields, serving: Serving) -> Spec:
     for name in fields.raw:
         if fields.has(name) and name not in ("type", "block_size", "dtype", "dtypes"):
             spec[name] = _value(fields, name)
-    if kind == "MambaSpec":
+    if "dtypes" in required:
         mode = spec.setdefault("mamba_cache_mode", serving.mamba_cache_mode)
         if mode != serving.mamba_cache_mode:  # two places that would be read by different functions (K-5)
             raise fields.wrong(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ..kinds import LAYERS
 from .fields import Fields
 
 Spec: TypeAlias = dict[str, object]
@@ -159,30 +160,20 @@ def full_attention(fields: Fields, serving: Serving, kv_heads: int, size: int) -
     return spec, notes
 
 
-def windowed(spec: Spec, window: int) -> Spec:
-    """The same heads, attending to a sliding window of so many tokens."""
-    return {**spec, "type": "SlidingWindowSpec", "sliding_window": window}
-
-
-def chunked(spec: Spec, chunk: int) -> Spec:
-    """The same heads, attending within chunks of so many tokens."""
-    return {**spec, "type": "ChunkedLocalAttentionSpec", "attention_chunk_size": chunk}
-
-
 def self_attention(specs: Sequence[Spec | None], name: str = "model.layers.{}.self_attn.attn") -> Stack:
     """One cache a layer, none where there is no spec."""
     return tuple(() if spec is None else ((name.format(i), spec),) for i, spec in enumerate(specs))
 
 
 def layer_types(fields: Fields, otherwise: Callable[[int], str]) -> list[str]:
-    """`full_attention`, `sliding_attention` or `chunked_attention` for each layer: as listed, else by the rule."""
+    """What each layer is called, `full_attention` for example: as listed, else by the rule."""
     count = count_layers(fields)
     if not fields.has("layer_types"):
         return [otherwise(i) for i in range(count)]
     listed = fields.listed("layer_types")
     if len(listed) != count:
         raise fields.wrong(f"field 'layer_types' names {len(listed)} layers, num_hidden_layers says {count}")
-    known = ("full_attention", "sliding_attention", "chunked_attention")
+    known = [layers.layer_type for layers in LAYERS.values() if layers.layer_type]
     for i, kind in enumerate(listed):
         if kind not in known:
             raise fields.wrong(f"layer_types[{i}] is {kind!r}; known are {', '.join(known)}")
@@ -194,9 +185,8 @@ def by_types(fields: Fields, serving: Serving, otherwise: Callable[[int], str], 
     spec, notes = attention(fields, serving)
     types = layer_types(fields, otherwise)
     of_type = {"full_attention": spec}
-    if "sliding_attention" in types:
-        of_type["sliding_attention"] = windowed(spec, fields.count("sliding_window"))
-    if "chunked_attention" in types:
-        of_type["chunked_attention"] = chunked(spec, fields.count("attention_chunk_size"))
+    for layers in LAYERS.values():
+        if layers.reach and layers.layer_type in types:
+            of_type[layers.layer_type] = {**spec, "type": layers.name, layers.reach: fields.count(layers.reach)}
     stack = self_attention([of_type[kind] for kind in types])
     return Layers(stack, longest_of(fields, default=longest), serving.block_size, notes=notes)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from math import isfinite, lcm
 from typing import Any
 
+from ..kinds import LAYERS
 from ..targets.base import Calculator
 from .fields import ModelError
 from .parts import Layers, Serving, Spec
@@ -303,6 +304,9 @@ def _configs_that_fit(questions: Questions, memory: Sequence[int], length: int) 
         return None
 
 
+_REACHES = tuple(dict.fromkeys(layers.reach for layers in LAYERS.values() if layers.reach))
+
+
 def _group(
     questions: Questions, number: int, group: tuple[list[str], Spec], block_bytes: int, length: int
 ) -> GroupPlan:
@@ -312,7 +316,7 @@ def _group(
     page, stored = questions.page(spec), {id(member): questions.stored(member) for member in members}
     held = sum(stored[id(member)] for member in members)
     several = spec["type"] == "UniformTypeKVCacheSpecs"
-    reach = {member.get("sliding_window") or member.get("attention_chunk_size") for member in members}
+    reach = {next((member[name] for name in _REACHES if member.get(name)), None) for member in members}
     return GroupPlan(
         group=number,
         layers=tuple(names),
@@ -363,11 +367,16 @@ LEAST_KERNEL_BLOCK = 16
 """Tokens in the smallest block of the attention kernels."""
 
 
+def keeps_states(spec: Spec) -> bool:
+    """True if layers of this spec keep states, which have one size whatever the length of the sequence."""
+    return "shapes" in spec
+
+
 def settle_block_size(layers: Layers, serving: Serving, page: Callable[[Spec], int]) -> Layers:
     """The layers with their final block sizes and the states padded. `page` tells the bytes of a block of a spec."""
     specs = [spec for caches in layers.stack for _, spec in caches]
-    state = max((page(spec) for spec in specs if spec["type"] == "MambaSpec"), default=0)
-    token = max((page({**spec, "block_size": 1}) for spec in specs if spec["type"] != "MambaSpec"), default=0)
+    state = max((page(spec) for spec in specs if keeps_states(spec)), default=0)
+    token = max((page({**spec, "block_size": 1}) for spec in specs if not keeps_states(spec)), default=0)
     length = serving.max_model_len or layers.longest
     if not state or layers.state_chunk is None:
         return layers
@@ -375,7 +384,7 @@ def settle_block_size(layers: Layers, serving: Serving, page: Callable[[Spec], i
     padded = size * token
 
     def settled(spec: Spec) -> Spec:
-        if spec["type"] != "MambaSpec":
+        if not keeps_states(spec):
             return {**spec, "block_size": size}
         tokens = length if serving.mamba_cache_mode == "none" else size
         padding = {} if padded in (0, page(spec)) else {"page_size_padded": padded}

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...model.config_json import NARROW
 from ..targets.base import Calculator
 from .parts import Spec
 
@@ -80,7 +81,7 @@ class Questions:
 
     def admission_cap(self, spec: Spec, max_model_len: int) -> int | None:
         """The cap in blocks, of specs that have one."""
-        if spec["type"] not in ("SlidingWindowSpec", "SlidingWindowMLASpec", "ChunkedLocalAttentionSpec"):
+        if spec["type"] not in NARROW:
             return None
         draw = [self._settings["max_num_batched_tokens"], max_model_len]
         (cap,) = self.ask("admission_cap", spec=spec, draws=[draw])

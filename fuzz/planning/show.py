@@ -8,20 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..findings.visible import visible
+from ..kinds import LAYERS
 from .plan import GroupPlan, MemoryPlan
-
-_KINDS = {
-    "FullAttentionSpec": "full",
-    "TQFullAttentionSpec": "full, packed",
-    "SinkFullAttentionSpec": "full, sinks",
-    "MLAAttentionSpec": "latent",
-    "HiddenStateCacheSpec": "hidden states",
-    "SlidingWindowSpec": "window",
-    "SlidingWindowMLASpec": "latent window",
-    "ChunkedLocalAttentionSpec": "chunk",
-    "CrossAttentionSpec": "cross",
-    "MambaSpec": "mamba state",
-}
 
 
 def show_plan(plan: MemoryPlan, console: Console | None = None) -> None:
@@ -130,7 +118,7 @@ def _look(group: GroupPlan) -> tuple[object, ...]:
 
 def kind_text(group: GroupPlan) -> str:
     """What the layers of a group attend to, in a word or two."""
-    kinds = " + ".join(_KINDS.get(name, name) for name in group.spec.split(" + "))
+    kinds = " + ".join(LAYERS[name].words if name in LAYERS else name for name in group.spec.split(" + "))
     return f"{kinds} {group.reach_tokens:,}" if group.reach_tokens else kinds
 
 

@@ -139,7 +139,10 @@ class LockstepRun(Run):
             if self._deviating is not None and self._deviating.undefined:
                 return None
             before = self._theirs
-            finding = self._compare(operation, expected, actual, ours, theirs)
+            if expected is actual and ours is theirs:
+                self._ours, self._theirs, finding = ours, theirs, None
+            else:
+                finding = self._compare(operation, expected, actual, ours, theirs)
             if finding is not None and misused:
                 finding = self._excuse_misuse(operation, finding, theirs)
         except TargetLostError as lost:

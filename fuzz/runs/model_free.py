@@ -10,6 +10,7 @@ from itertools import chain
 
 from ...model import ops
 from ...model.arith import cdiv
+from ...model.attention import rules_for
 from ...model.legal import misuse
 from ...model.ops import NULL, Done, Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
@@ -35,7 +36,7 @@ class RebuiltTables:
     @staticmethod
     def follows(shape: Shape) -> bool:
         """True if the tables of such a core follow from answers: nothing is given up while a request goes on."""
-        return all(group.kind in ("full", "mla", "tq") for group in shape.groups)
+        return all(rule.is_full and not rule.sinks for rule in rules_for(shape))
 
     def tables(self) -> list[dict[str, list[int]]]:
         """The tables, per group."""

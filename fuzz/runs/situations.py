@@ -80,7 +80,8 @@ class Situations:
             self.reached["freed to the front"] += 1
 
     def _see_advance(self, operation: Advance, outcome: Done) -> None:
-        self.reached["draft rejected"] += operation.rejected > 0
+        if operation.rejected:
+            self.reached["draft rejected"] += 1
 
     def _see_submit(self, operation: Submit, outcome: Done) -> None:
         if len(operation.items) > 1:
@@ -169,7 +170,7 @@ class Situations:
         self._hit_before.update(block for row in blocks for block in row if block != NULL)
         self.reached["hit"] += tokens > 0
         self.reached["hit with null entries"] += any(NULL in row for row in blocks)
-        if not model.shape.caching or request.submit.skip_lookup:
+        if not model.shape.caching or request.submit.skip_lookup or not model.state.identity:
             return
         several, drafts = len(model.rules) > 1, any(rule.behind for rule in model.rules)
         if not several and not drafts:

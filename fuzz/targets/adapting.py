@@ -6,6 +6,7 @@ from functools import cache
 from itertools import accumulate
 from typing import Any
 
+from ...model.attention import RULES, Mamba
 from ...model.ops import OPERATIONS, Allocate, AllocateBatch, Group, Operation, Shape, Submit
 from .declarations import in_shape
 
@@ -30,10 +31,10 @@ def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
         shape = replace(shape, max_num_batched_tokens=most)
     if "Shape.retention_interval" in lacks:
         shape = replace(shape, retention_interval=None)
-    cross = any(group.kind == "cross" for group in shape.groups)
+    cacheable = all(RULES[group.kind].cacheable for group in shape.groups)
     shape = replace(
         shape,
-        caching=(shape.caching or ("Shape.caching=False" in lacks and not cross)) and "Shape.caching" not in lacks,
+        caching=(shape.caching or ("Shape.caching=False" in lacks and cacheable)) and "Shape.caching" not in lacks,
         eagle=shape.eagle and "Shape.eagle" not in lacks,
         events=shape.events and "Shape.events" not in lacks,
         stats=shape.stats and "Shape.stats" not in lacks,
@@ -70,7 +71,7 @@ def _adapted_group(group: Group, caching: bool, lacks: Collection[str]) -> Group
         group = replace(group, eagle=False)
     if "Group.num_heads" in lacks:
         group = replace(group, num_heads=1)
-    if "Group.mamba_mode" in lacks and caching and group.kind == "mamba":
+    if "Group.mamba_mode" in lacks and caching and RULES[group.kind] is Mamba:
         group = replace(group, mamba_mode="align")
     if "Group.speculative_blocks" in lacks:
         group = replace(group, speculative_blocks=0)

@@ -4,12 +4,15 @@ these.
 The page docs/reference/declarations.md is written from this table.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from typing import get_args
 
-from ...model.ops import Kind, Shape
+from ...model.attention import RULES
+from ...model.ops import Group, Kind, Shape
 from ..findings.words import did_you_mean
+from ..kinds import KINDS
 
 PAGE = "docs/reference/declarations.md"
 """Where the names are listed for people."""
@@ -164,11 +167,22 @@ _SHAPES: Mapping[str, str] = {
     "Shape.scheduler_block_size": "The scheduler's block size is the smallest that is legal.",
     "Shape.max_num_batched_tokens": "A step may have as many tokens as a request (or as a block, if that is more).",
 }
+_NEEDED_BY: Mapping[str, Sequence[Kind]] = {
+    name: [kind.name for kind in KINDS.values() if name in kind.needs]
+    for name in (field.name for field in fields(Group))
+    if any(name in kind.needs for kind in KINDS.values())
+}
+"""Fields that only some kinds of groups have, and these."""
+
+
+def _needing(kinds: Sequence[Kind]) -> str:
+    *others, last = [f"`{kind}`" for kind in kinds]
+    return f"stands for the kinds {', '.join(others)} and {last}" if others else f"stands for the kind {last}"
+
+
 _GROUPS: Mapping[str, str] = {
     "Group.block_size": "All groups have the block size of the first.",
-    "Group.window": "No sliding window: stands for the kinds that have one.",
-    "Group.chunk": "No chunks: stands for the kind `chunked`.",
-    "Group.sink_len": "No sinks: stands for the kind `sink`.",
+    **{f"Group.{name}": f"No `{name}`: {_needing(kinds)}." for name, kinds in _NEEDED_BY.items()},
     "Group.mamba_mode": "States of Mamba layers are cached in the mode `align` only.",
     "Group.speculative_blocks": "Mamba layers have no blocks for the states of drafts, so no drafts with them.",
     "Group.num_heads": "All groups have as many heads; hybrids differ in something else.",
@@ -208,14 +222,12 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "Allocate.external": ("Allocate.delay", "Arrive"),
     "Release": ("Take", "Touch", "Release.prepend"),
     "Shape.caching": ("Lookup", "Allocate.hit"),
-    "Shape.caching=False": ("Group.kind=cross",),
+    "Shape.caching=False": tuple(f"Group.kind={kind}" for kind, rule in RULES.items() if not rule.cacheable),
     "Shape.eagle": ("Group.eagle",),
     "Shape.events": ("TakeEvents", "Shape.event_digests"),
     "Shape.stats": ("TakeStats",),
     "Shape.hash_block_size": ("Group.block_size",),
-    "Group.window": ("Group.kind=sliding", "Group.kind=sliding_mla"),
-    "Group.chunk": ("Group.kind=chunked",),
-    "Group.sink_len": ("Group.kind=sink",),
+    **{f"Group.{name}": tuple(f"Group.kind={kind}" for kind in kinds) for name, kinds in _NEEDED_BY.items()},
 }
 """What else is lacking where this is, all at once."""
 _LEGAL: Mapping[str, Mapping[str, str]] = {
@@ -230,7 +242,7 @@ _FOR_KINDS: Mapping[str, Collection[str]] = {
     "designs": DESIGNS,
 }
 """Names that may hold for shapes with groups of one kind only, by attribute."""
-KINDS: tuple[str, ...] = (*get_args(Kind), HYBRIDS)
+BEHIND_FOR: tuple[str, ...] = (*get_args(Kind), HYBRIDS)
 """What may stand behind `FOR`."""
 _EXAMPLES: Mapping[str, str] = {
     "hides": '{"events", "stats"}',
@@ -298,8 +310,8 @@ def _problem_with_names(attribute: str, names: frozenset[str]) -> str | None:
             return f"{attribute} names {name!r}, {_remedy(known, attribute, legal)} ({PAGE})"
         if known not in for_kinds:
             return f"{attribute} names {name!r}, but {known!r} holds for all groups or none ({PAGE})"
-        if kind not in KINDS:
-            return f"{attribute} names {name!r}, of a kind that is unknown; {did_you_mean(kind, KINDS)} ({PAGE})"
+        if kind not in BEHIND_FOR:
+            return f"{attribute} names {name!r}, of a kind that is unknown; {did_you_mean(kind, BEHIND_FOR)} ({PAGE})"
     return None
 
 

@@ -8,11 +8,11 @@ from typing import Any
 from ...model.arith import cdiv, down, usage
 from ...model.attention import Rule, demand, rule_for
 from ...model.config.capacity import Rules
-from ...model.config_json import MANAGED, WINDOWS, Json, Layer
+from ...model.config_json import WINDOWS, Json, Layer
 from ...model.core import Model
 from ...model.identity import extra_keys
 from ...model.lookup import replay_boundary, served, worth_registering
-from ...model.ops import NULL, Group, Item, Lookup, Shape, Submit
+from ...model.ops import NULL, Item, Lookup, Shape, Submit
 from ...model.pieces.classes import Registry
 from ...model.shown.metrics import Metrics
 from ..findings.ops_json import shape_from_json
@@ -116,8 +116,7 @@ def manager(rules: Rules, q: ConstructedQuestion) -> Json:
 
 def _small(x: Layer, ranks: tuple[int, int] = (1, 1), eagle: bool = False) -> Rule:
     """The rule of a group of this spec, in small blocks."""
-    kind = MANAGED[x.type]
-    group = Group(kind, BLOCK, x.sliding_window or 0 if x.type in WINDOWS else 0, x.attention_chunk_size or 0)
+    group = x.group(BLOCK)
     unit = BLOCK * ranks[0] * ranks[1]
     return rule_for(
         group, Shape((group,), 2, 1, unit, unit, 1, decode_parallel=ranks[0], prefill_parallel=ranks[1]), eagle
@@ -126,7 +125,7 @@ def _small(x: Layer, ranks: tuple[int, int] = (1, 1), eagle: bool = False) -> Ru
 
 def _found(x: Layer, tokens: int, there: range, ranks: tuple[int, int]) -> Json:
     rule = _small(x, ranks)
-    demand(rule.parallel or ranks == (1, 1))
+    demand(rule.is_full or ranks == (1, 1))
     length = down(tokens, rule.b)
     while not served([rule], length, lambda group, i: i in there):
         length -= rule.b

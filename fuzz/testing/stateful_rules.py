@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, consumes, multiple, precondition, rule
 
 from ...model import ops
+from ...model.attention import RULES
 from ..workload.bounds import (
     keeps_states,
     most_rejected,
@@ -208,7 +209,7 @@ class KVCacheMachine(MachineRun):
         drafts = drafts if self.has("drafts") else 0
         new = new_tokens_for(request, start + external, new_tokens, drafts, shape)
         delay = external > 0 and delays and (not new or options.get("delay", False))
-        if not any(group.kind == "cross" for group in shape.groups) or not fresh(handle):
+        if not any(RULES[group.kind].by_encoder for group in shape.groups) or not fresh(handle):
             options.pop("encoder_tokens", 0)
         if new or delay:
             options |= {"hit": hit, "external": external, "delay": delay}

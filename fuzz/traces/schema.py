@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from ...model.ops import FULL_FAMILY, OPERATIONS, Shape
+from ...model.attention import RULES
+from ...model.ops import OPERATIONS, Shape
 from ..findings.oracle_names import ADDITIONS, EVERY
 from ..findings.reading import MAX_FILE_BYTES
 from .trace_file import (
@@ -100,7 +101,7 @@ def _finish_shape(shape: Json) -> None:
     shape["properties"]["groups"]["maxItems"] = MAX_GROUPS
     ranks = ("decode_parallel", "prefill_parallel")
     several = [{"properties": {name: {"minimum": 2}}, "required": [name]} for name in ranks]
-    full = {"properties": {"kind": {"enum": sorted(FULL_FAMILY)}}}
+    full = {"properties": {"kind": {"enum": sorted(kind for kind, rule in RULES.items() if rule.is_full)}}}
     one = {"properties": {"groups": {"minItems": 1, "maxItems": 1, "items": full}}}
     shape["allOf"] = [{"if": {"anyOf": several}, "then": one}]
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ...model.attention import RULES
 from ...model.core import Model
 from ...model.legal import allows, misuse
 from ...model.ops import Allocate, Done, Failed, Lookup, Operation, Outcome, Shape
@@ -100,7 +101,7 @@ def _has_room(shape: Shape) -> bool:
 
 
 def _caches_no_encoder(shape: Shape) -> bool:
-    return not (shape.caching and any(group.kind == "cross" for group in shape.groups))
+    return not shape.caching or all(RULES[group.kind].cacheable for group in shape.groups)
 
 
 def _is_modelled(shape: Shape) -> bool:

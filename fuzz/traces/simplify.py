@@ -14,12 +14,13 @@ from typing import TypeAlias, TypeVar, cast, get_args
 from ...model.ops import Advance, Allocate, AllocateBatch, Group, Kind, Operation, Submit
 from ..findings.finding import Trace
 from ..findings.words import requests_of
+from ..kinds import SIMPLEST
 from ..workload.bounds import without_rows
 
 Knob: TypeAlias = Callable[[Trace, int], Trace]
 """Lowers one quantity of a trace by an amount."""
 
-KINDS: tuple[Kind, ...] = ("full", "sliding", "mamba", "chunked", *get_args(Kind))
+SIMPLE_FIRST: tuple[Kind, ...] = (*SIMPLEST, *get_args(Kind))
 """Kinds of attention, the simplest first."""
 MODES = ("none", "all", "align")
 T = TypeVar("T")
@@ -46,7 +47,7 @@ def weight(value: object) -> int:
     if not is_dataclass(value):
         return 0
     defaults = _defaults(value)
-    total = KINDS.index(value.kind) if isinstance(value, Group) else 0
+    total = SIMPLE_FIRST.index(value.kind) if isinstance(value, Group) else 0
     for name, default in defaults.items():
         content = getattr(value, name)
         if content != default:

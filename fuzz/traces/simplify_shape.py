@@ -7,11 +7,12 @@ so that most steps change several of them at once.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import gcd
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...model.ops import Advance, Allocate, AllocateBatch, Group, Operation, Shape, Submit
 from ..findings.finding import Trace
-from .simplify import EXHAUSTIVE, KINDS, variants
+from ..kinds import KINDS
+from .simplify import EXHAUSTIVE, SIMPLE_FIRST, variants
 from .trace_file import shape_problems
 
 T = TypeVar("T")
@@ -23,7 +24,7 @@ def simpler_shapes(trace: Trace) -> Iterator[Trace]:
     kinds = (
         replace(shape, groups=(*shape.groups[:i], Group(kind, group.block_size), *shape.groups[i + 1 :]))
         for i, group in enumerate(shape.groups)
-        for kind in KINDS[: KINDS.index(group.kind)]
+        for kind in SIMPLE_FIRST[: SIMPLE_FIRST.index(group.kind)]
     )
     for source in (_shape_variants(shape), kinds):
         for other in source:
@@ -83,18 +84,15 @@ def one_rank(trace: Trace) -> Iterator[Trace]:
 
 
 def _scaled_shape(shape: Shape, scale: Callable[[int], int]) -> Shape:
-    groups = tuple(
-        replace(
-            group,
-            block_size=scale(group.block_size),
-            window=max(scale(group.window), min(group.window, 1)),
-            chunk=max(scale(group.chunk), min(group.chunk, 1)),
-            sink_len=scale(group.sink_len),
-        )
-        for group in shape.groups
-    )
+    groups = tuple(replace(group, block_size=scale(group.block_size), **_sizes(group, scale)) for group in shape.groups)
     longest, batched = max(1, scale(shape.max_model_len)), max(1, scale(shape.max_num_batched_tokens))
     return replace(shape, groups=groups, max_model_len=longest, max_num_batched_tokens=batched)
+
+
+def _sizes(group: Group, scale: Callable[[int], int]) -> dict[str, Any]:
+    """The windows and other sizes of a group, none smaller than a trace may have it."""
+    sizes = {name: (getattr(group, name), least) for kind in KINDS.values() for name, least in kind.needs.items()}
+    return {name: max(scale(size), min(size, least)) for name, (size, least) in sizes.items()}
 
 
 def _scaled(op: Operation, scale: Callable[[int], int], old: int, new: int) -> Operation:

@@ -12,7 +12,8 @@ from typing import Annotated
 
 import msgspec
 
-from ...model.ops import FULL_FAMILY, SLIDING_FAMILY, Kind, Operation, Shape, Submit
+from ...model.attention import RULES
+from ...model.ops import Kind, Operation, Shape, Submit
 from ..findings.cause import Cause
 from ..findings.finding import LOST, Finding, Trace
 from ..findings.ops_json import cause_from_json, operation_from_json, shape_from_json, to_json
@@ -20,6 +21,7 @@ from ..findings.oracle_names import ADDITIONS, EVERY
 from ..findings.reading import MAX_FILE_BYTES
 from ..findings.visible import whole
 from ..findings.writing import write_file
+from ..kinds import KINDS
 from .files import Form, TraceError, decode, envelope, read_file
 
 SCHEMA = 1
@@ -50,14 +52,16 @@ SHAPE_LIMITS: Mapping[str, tuple[int, int]] = {
 """Least and most of the fields of a shape."""
 GROUP_LIMITS: Mapping[str, tuple[int, int]] = {
     "block_size": _SIZE,
-    "window": _COUNT,
-    "chunk": _COUNT,
     "speculative_blocks": (0, MAX_NUM_BLOCKS),
-    "sink_len": _COUNT,
     "num_heads": _SIZE,
+    **{name: _COUNT for kind in KINDS.values() for name in kind.needs},
 }
 """The same of a group."""
-POSITIVE_FOR: Mapping[str, frozenset[Kind]] = {"window": SLIDING_FAMILY, "chunk": frozenset({"chunked"})}
+POSITIVE_FOR: Mapping[str, frozenset[Kind]] = {
+    name: kinds
+    for name in GROUP_LIMITS
+    if (kinds := frozenset(kind.name for kind in KINDS.values() if kind.needs.get(name)))
+}
 """Fields of a group that must be at least 1 in groups of these kinds."""
 FORM = Form("trace", "`blockproof fuzz` or `shrink`", "schema", SCHEMA)
 
@@ -285,7 +289,7 @@ def shape_problems(shape: Shape) -> Iterator[tuple[str, str]]:
             "shape.num_blocks",
             f"has room for {tokens} tokens, more than {MAX_POOL_TOKENS}; use fewer or smaller blocks",
         )
-    full_only = len(shape.groups) == 1 and shape.groups[0].kind in FULL_FAMILY
+    full_only = len(shape.groups) == 1 and RULES[shape.groups[0].kind].is_full
     if shape.parallel > 1 and not full_only:
         # The model has no rules for it: the releases build some of these cores, and refuse or corrupt later.
         yield "shape.decode_parallel", "context parallelism is modelled for one group of full attention only; use 1"

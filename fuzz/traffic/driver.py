@@ -25,6 +25,7 @@ from ...model.ops import (
 )
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import LIVENESS
+from ..kinds import KINDS
 from ..oracles.liveness.bounds import Bounds
 from ..oracles.liveness.rules import Excused, Violated, Watch
 from ..oracles.liveness.scheduler import Scheduler, Stopped
@@ -39,8 +40,6 @@ WAITING = 64
 MARGIN = 1.05
 """Without a number of blocks: the pool has room for so many times the longest request. It evicts all the time,
 and preempts now and then."""
-WINDOW, CHUNK = 1_024, 8_192
-"""Tokens, where the lengths of the log are not divided."""
 OUTPUT = 1 << 40
 """Tokens that are sampled count from here, a number for each request: nobody else has them."""
 
@@ -75,15 +74,8 @@ class TrafficSetting:
 
     def _group(self, kind: Kind, number: int) -> Group:
         """A group of this kind; no two have equal specs."""
-        return Group(
-            kind,
-            self.block_size,
-            window=max(1, WINDOW // self.divisor) if kind.startswith("sliding") else 0,
-            chunk=max(1, CHUNK // self.divisor) if kind == "chunked" else 0,
-            mamba_mode="align" if kind == "mamba" else "none",
-            sink_len=self.block_size if kind == "sink" else 0,
-            num_heads=number + 1,
-        )
+        record = KINDS[kind]
+        return replace(record.usual(self.block_size, max(1, record.reach // self.divisor)), num_heads=number + 1)
 
 
 @dataclass

@@ -1,7 +1,11 @@
 """What a scheduler may ask for in the present state: rules that every generator of operations shares."""
 
-from ...model.ops import Item, Shape
+from collections.abc import Iterable, Sequence
+
+from ...model.attention import RULES, Mamba
+from ...model.ops import Group, Item, Kind, Shape
 from ...model.state import Request
+from ..kinds import KINDS
 from .scene import Scene
 
 
@@ -36,13 +40,23 @@ def without_rows(prompt: tuple[int, ...], embeds: tuple[int | None, ...] | None)
 def draftable(shape: Shape, most: int, known: int = 1) -> int:
     """Drafts that a step may have behind so many known tokens, at most `most`: schedulers do not draft more than Mamba
     layers have states for, one for each token of a step with drafts but the first."""
-    states = (group.speculative_blocks + 1 - known for group in shape.groups if group.kind == "mamba")
+    states = (group.speculative_blocks + 1 - known for group in shape.groups if RULES[group.kind] is Mamba)
     return max(0, min([most, *states]))
+
+
+def keeps_states_of(kinds: Sequence[Kind]) -> bool:
+    """True if one of these kinds keeps states."""
+    return any(RULES[kind] is Mamba for kind in kinds)
+
+
+def sink_blocks(groups: Iterable[Group]) -> int:
+    """Blocks that a core of one rank keeps for the sinks of these groups."""
+    return sum(group.sink_len // group.block_size for group in groups if "sink_len" in KINDS[group.kind].needs)
 
 
 def keeps_states(shape: Shape) -> bool:
     """True if some layers keep states: these allow less than keys and values do."""
-    return any(group.kind == "mamba" for group in shape.groups)
+    return keeps_states_of([group.kind for group in shape.groups])
 
 
 def holds_nothing(scene: Scene, name: str) -> bool:

@@ -7,7 +7,8 @@ request is looked up after each block that is lost.
 from collections.abc import Collection
 
 from ...model import ops
-from ...model.ops import FULL_FAMILY, Operation, Shape
+from ...model.attention import RULES
+from ...model.ops import Operation, Shape
 from ...model.state import Request
 from .bounds import holds_nothing
 from .draw import Draw
@@ -26,11 +27,13 @@ class Cuts(Prompts):
         self._peels = draw.choose(tuning.peels) * self.has("Evict")
         self._sizes = [group.block_size * shape.parallel for group in shape.groups]
         groups = range(len(self._sizes))
-        self._holed = [group for group in groups if shape.groups[group].kind not in FULL_FAMILY] or [*groups]
+        self._holed = [group for group in groups if not RULES[shape.groups[group].kind].is_full] or [*groups]
         """Groups that can serve a hit behind a hole: their queries do not read all before them."""
         flagged = any(group.eagle for group in shape.groups)
         drafts = [group.eagle if flagged else shape.eagle for group in shape.groups]
-        self._behind = [flag and group.kind != "mamba" for flag, group in zip(drafts, shape.groups, strict=True)]
+        self._behind = [
+            flag and RULES[group.kind].needs_behind for flag, group in zip(drafts, shape.groups, strict=True)
+        ]
         """Whether a hit of the group needs the block behind it, too."""
         self._hole = 0
         """The group in which the last hole was made."""

@@ -2,7 +2,9 @@
 
 import random
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
+
+from ..kinds.draw import Draw as Draw
 
 T = TypeVar("T")
 
@@ -15,18 +17,6 @@ def made(kind: type[T], **values: object) -> T:
     one = object.__new__(kind)
     one.__dict__.update(values)
     return one
-
-
-class Draw(Protocol):
-    """Everything that is generated makes its choices through these two methods only."""
-
-    def integer(self, low: int, high: int) -> int:
-        """A number from `low` to `high`, both included."""
-        ...
-
-    def choose(self, options: Sequence[T]) -> T:
-        """One of the options."""
-        ...
 
 
 class SeededDraw:

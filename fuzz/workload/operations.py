@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import TypeAlias
 
 from ...model import ops
+from ...model.attention import RULES
 from ...model.ops import Operation, Shape
 from ...model.state import Request
 from .bounds import draftable, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
@@ -55,7 +56,9 @@ class Workload(Steps):
         self._preempting = draw.choose(tuning.preempting)
         self._drafts = draftable(shape, draw.choose((0, 1, 2, 3, 3))) * self.has("drafts")
         self._states = keeps_states(shape)
-        self._cross = any(group.kind == "cross" for group in shape.groups) and self.has("Allocate.encoder_tokens")
+        self._cross = any(RULES[group.kind].by_encoder for group in shape.groups) and self.has(
+            "Allocate.encoder_tokens"
+        )
         self._externals = draw.integer(0, 3 if shape.caching else 1) == 0 and self.has("Allocate.external")
         self._lookahead = draw.choose((0, 0, 1, 4)) * self.has("Allocate.lookahead")
         self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")

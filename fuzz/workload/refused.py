@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ...model.ops import SLIDING_FAMILY, Shape
+from ...model.attention import RULES
+from ...model.ops import Shape
 
 
 def refused_shapes(shape: Shape) -> Mapping[str, Shape]:
@@ -14,7 +15,7 @@ def refused_shapes(shape: Shape) -> Mapping[str, Shape]:
     ['hash block size of one group', 'retention without windows']
     """
     hash_size, unit, shapes = shape.hash_block_size, shape.scheduler_block_size, {}
-    if any(group.kind in SLIDING_FAMILY for group in shape.groups):
+    if any(RULES[group.kind].windowed for group in shape.groups):
         shapes["retention below 0"] = replace(shape, retention_interval=-unit)
         if unit > 1:
             shapes["retention astride boundaries"] = replace(shape, retention_interval=unit + 1)

@@ -7,7 +7,8 @@ type has had its turn.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...model.ops import FULL_FAMILY, SLIDING_FAMILY, Kind, Shape
+from ...model.attention import RULES
+from ...model.ops import Kind, Shape
 from .draw import Draw
 from .finished import finished_shape
 from .tuning import Tuning
@@ -22,8 +23,8 @@ def takes_rounds(kinds: Sequence[Kind]) -> bool:
     >>> takes_rounds(("sliding", "mamba")), takes_rounds(("full", "sliding"))
     (True, False)
     """
-    behind_holes = [kind for kind in kinds if kind not in FULL_FAMILY]
-    return len(behind_holes) > 1 and any(kind in SLIDING_FAMILY for kind in behind_holes)
+    behind_holes = [rule for kind in kinds if not (rule := RULES[kind]).is_full]
+    return len(behind_holes) > 1 and any(rule.windowed for rule in behind_holes)
 
 
 def with_rounds(draw: Draw, shape: Shape) -> Shape:

@@ -4,38 +4,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import gcd, lcm
 
-from ...model.ops import FULL_FAMILY, SLIDING_FAMILY, Group, Kind, MambaMode, Shape
+from ...model.attention import RULES
+from ...model.ops import Group, Kind, Shape
+from ..kinds import HYBRIDS, KINDS
+from .bounds import sink_blocks
 from .draw import Draw
 from .finished import finished_shape
 from .tuning import USUAL_TUNING
 
 ATTENTION: Mapping[str, tuple[Kind, ...]] = {
-    "full": ("full",),
-    "mla": ("mla",),
-    "tq": ("tq",),
-    "sink": ("sink",),
-    "sliding": ("sliding",),
-    "sliding_mla": ("sliding_mla",),
-    "chunked": ("chunked",),
-    "mamba": ("mamba",),
-    "cross": ("cross",),
-    "full+sliding": ("full", "sliding"),
-    "full+chunked": ("full", "chunked"),
-    "full+mamba": ("full", "mamba"),
-    "full+cross": ("full", "cross"),
-    "full+mla": ("full", "mla"),
-    "mla+sliding_mla": ("mla", "sliding_mla"),
-    "sink+sliding": ("sink", "sliding"),
-    "sliding+sliding": ("sliding", "sliding"),
-    "sliding+mamba": ("sliding", "mamba"),
-    "full+full+sliding": ("full", "full", "sliding"),
-    "full+sliding+sliding": ("full", "sliding", "sliding"),
-    "full+sliding+mamba": ("full", "sliding", "mamba"),
-    "full+mla+sliding": ("full", "mla", "sliding"),
-    "full+mamba+mamba": ("full", "mamba", "mamba"),
+    "+".join(kinds): kinds for kinds in (*[(kind,) for kind in KINDS], *HYBRIDS)
 }
 """The choices of `--attention`, each with the kinds of its groups."""
-MAMBA_MODES: tuple[MambaMode, ...] = ("none", "all", "align", "align")
 
 
 def possible_attention(names: Sequence[str], lacks: Collection[str]) -> tuple[str, ...]:
@@ -60,7 +40,7 @@ def draw_shape(
     Of 8 hybrids `deep` have many places where a hit may end, and room for some requests.
     """
     is_deep = len(kinds) > 1 and not block_sizes and draw.integer(0, 7) < deep
-    caching = "cross" not in kinds and draw.integer(0, 9) > 0
+    caching = all(RULES[kind].cacheable for kind in kinds) and draw.integer(0, 9) > 0
     same_size = draw.integer(0, 1) == 0
     hash_block_size = draw.choose((1, 2, 3, 4)) if len(kinds) > 1 else draw.choose((1, 2, 3, 4, 5, 8))
     sizes = [hash_block_size * (1 if same_size else draw.choose((1, 1, 2) if is_deep else (1, 2, 3, 4))) for _ in kinds]
@@ -69,7 +49,7 @@ def draw_shape(
         hash_block_size = gcd(*sizes)
     eagle = draw.integer(0, 3) > 0 if is_deep else draw.integer(0, 2) == 0
     wide = 7 if is_deep else 100
-    groups = [_group(draw, kind, size, wide) for kind, size in zip(kinds, sizes, strict=True)]
+    groups = [KINDS[kind].drawn(draw, size, wide) for kind, size in zip(kinds, sizes, strict=True)]
     groups = _with_repeated_specs(draw, groups)
     if eagle and draw.integer(0, 2):
         for flagged in {draw.integer(0, len(groups) - 1) for _ in range(draw.choose((1, 1, 2)))}:
@@ -87,7 +67,7 @@ def draw_shape(
     others = (3 * unit - 1, 3 * unit, 4 * unit) if block_sizes else (24, 40, 64)
     lengths = (6 * scheduler, 8 * scheduler + 1) if is_deep else (unit + 1, 2 * unit, 4 * unit + 1, *others)
     max_model_len = draw.choose(lengths)
-    windows = any(kind in SLIDING_FAMILY for kind in kinds)
+    windows = any(RULES[kind].windowed for kind in kinds)
     num_blocks = _num_blocks(draw, groups, max_model_len if is_deep else 0)
     shape = Shape(
         groups=tuple(groups),
@@ -107,20 +87,6 @@ def draw_shape(
     return finished_shape(shape)
 
 
-def _group(draw: Draw, kind: Kind, size: int, wide: int) -> Group:
-    """`wide`: the widest window or chunk, if no more blocks are wider."""
-    if kind in SLIDING_FAMILY:
-        return Group(kind, size, window=draw.choose((1, 2, size, size + 1, 2 * size + 1, 3 * size, 7, wide)))
-    if kind == "chunked":
-        return Group(kind, size, chunk=draw.choose((1, 2, size, 2 * size, 3 * size, 2 * size + 1, 5, wide)))
-    if kind == "mamba":
-        mode = draw.choose(MAMBA_MODES)
-        return Group(kind, size, mamba_mode=mode, speculative_blocks=draw.choose((0, 1, 2, 2, 3)))
-    if kind == "sink":
-        return Group(kind, size, sink_len=size * draw.choose((1, 2)))
-    return Group(kind, size)
-
-
 def _with_repeated_specs(draw: Draw, groups: list[Group]) -> list[Group]:
     """In some shapes, the last two groups of one kind get equal specs: such groups are looked up together."""
     last = groups[-1]
@@ -131,7 +97,7 @@ def _with_repeated_specs(draw: Draw, groups: list[Group]) -> list[Group]:
 
 def _parallel(draw: Draw, kinds: Sequence[Kind]) -> tuple[int, int]:
     """Ranks of decode and of prefill parallelism; more than one only for a single group of full attention."""
-    if len(kinds) == 1 and kinds[0] in FULL_FAMILY and draw.integer(0, 3) == 0:
+    if len(kinds) == 1 and RULES[kinds[0]].is_full and draw.integer(0, 3) == 0:
         return draw.choose(((2, 1), (1, 2), (2, 2)))
     return (1, 1)
 
@@ -139,7 +105,7 @@ def _parallel(draw: Draw, kinds: Sequence[Kind]) -> tuple[int, int]:
 def _num_blocks(draw: Draw, groups: Sequence[Group], tokens: int) -> int:
     """Blocks of the pool: from nearly none to enough for everything, plus those of the sinks; enough for one to three
     requests of so many tokens, if any are given."""
-    sinks = sum(group.sink_len // group.block_size for group in groups if group.kind == "sink")
+    sinks = sink_blocks(groups)
     if tokens:
         return 2 + sinks + draw.choose((1, 1, 2, 3)) * sum(-(-tokens // group.block_size) for group in groups)
     return sinks + draw.choose((draw.integer(2, 6), draw.integer(4, 14), draw.integer(4, 14), draw.integer(8, 30), 64))

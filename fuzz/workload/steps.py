@@ -9,9 +9,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ...model import ops
+from ...model.attention import RULES
 from ...model.ops import Group, Kind, Operation, Shape
 from ...model.state import Request
-from .bounds import draftable, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
+from .bounds import (
+    draftable,
+    holds_nothing,
+    keeps_states,
+    keeps_states_of,
+    most_rejected,
+    sampled_by_step,
+    sampled_late,
+    sink_blocks,
+)
 from .cuts import Cuts
 from .draw import Draw, made
 from .finished import finished_shape
@@ -29,12 +39,7 @@ MOST_BLOCKS = 56
 
 def takes_steps(kinds: Sequence[Kind]) -> bool:
     """True if a core of these kinds caches."""
-    return "cross" not in kinds
-
-
-def keeps_states_of(kinds: Sequence[Kind]) -> bool:
-    """True if one of these kinds keeps states."""
-    return "mamba" in kinds
+    return all(RULES[kind].cacheable for kind in kinds)
 
 
 def with_steps(draw: Draw, shape: Shape) -> Shape:
@@ -47,12 +52,12 @@ def with_steps(draw: Draw, shape: Shape) -> Shape:
     groups = tuple(_stepping(draw, group, drafts) for group in shape.groups)
     if draw.integer(0, 1):  # a block that gets full is one that hits end at
         size = max(group.block_size for group in groups)
-        groups = tuple(group if group.kind == "sink" else replace(group, block_size=size) for group in groups)
+        groups = tuple(group if sink_blocks([group]) else replace(group, block_size=size) for group in groups)
     shape = replace(shape, groups=groups)
     unit = shape.least_scheduler_block_size if draw.integer(0, 3) else shape.scheduler_block_size
     length = max(2, min(draw.choose((6, 18, 24, 24)), MOST_TOKENS // unit)) * unit + draw.choose((1, 1, unit))
     tables = [-(-length // (group.block_size * shape.parallel)) + group.speculative_blocks for group in groups]
-    sinks = sum(group.sink_len // group.block_size for group in groups if group.kind == "sink")
+    sinks = sink_blocks(groups)
     room = draw.choose((max(tables), sum(tables), min(2 * sum(tables), max(sum(tables), MOST_BLOCKS))))
     return finished_shape(
         replace(
@@ -68,7 +73,7 @@ def with_steps(draw: Draw, shape: Shape) -> Shape:
 
 def _stepping(draw: Draw, group: Group, drafts: bool) -> Group:
     group = replace(group, eagle=group.eagle and drafts)
-    if group.kind != "mamba":
+    if not keeps_states_of([group.kind]):
         return group
     mode = draw.choose((group.mamba_mode, "align", "align", "align"))
     return replace(group, mamba_mode=mode, speculative_blocks=draw.choose((0, group.speculative_blocks)))

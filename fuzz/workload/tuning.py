@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...model.ops import Shape
+from .bounds import sink_blocks
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Tuning:
         """The shape with a pool as wanted."""
         if self.pools == "any":
             return shape
-        sinks = sum(group.sink_len // group.block_size for group in shape.groups if group.kind == "sink")
+        sinks = sink_blocks(shape.groups)
         few = 4 + 2 * len(shape.groups)
         return replace(shape, num_blocks=sinks + (few if self.pools == "small" else 64))
 

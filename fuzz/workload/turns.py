@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Literal, NamedTuple, TypeAlias
 
+from .bounds import keeps_states_of
 from .rounds import takes_rounds
 from .shapes import ATTENTION
-from .steps import keeps_states_of, takes_steps
+from .steps import takes_steps
 
 About: TypeAlias = Literal["", "rounds", "steps"]
 """What a run is about; nothing special for a usual one."""

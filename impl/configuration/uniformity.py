@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import fields
 from typing import Any, TypeAlias
 
+from ..specs.attention import RecentPastSpec
 from ..specs.interface import (
-    ChunkedLocalAttentionSpec,
     FullAttentionSpec,
     KVCacheSpec,
     MLAAttentionSpec,
     SlidingWindowMLASpec,
-    SlidingWindowSpec,
     UniformTypeKVCacheSpecs,
 )
 
@@ -77,7 +76,7 @@ def _as_full(spec: KVCacheSpec, full_block_size: int) -> KVCacheSpec:
     """The full-attention spec that stores the same per token; other than windowed and chunked specs stay."""
     if isinstance(spec, SlidingWindowMLASpec):
         return _as_mla(spec, full_block_size)
-    if isinstance(spec, SlidingWindowSpec | ChunkedLocalAttentionSpec):
+    if isinstance(spec, RecentPastSpec):
         return FullAttentionSpec(**_fields_of(FullAttentionSpec, spec))
     return spec
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..specs.attention import RecentPastSpec
 from ..specs.entries import how_to_register
 from ..specs.interface import (
     ChunkedLocalAttentionSpec,
@@ -58,7 +59,7 @@ def get_manager_for_kv_cache_spec(
     manager_class = KVCacheSpecRegistry.get_manager_class(kv_cache_spec)
     if manager_class is None:
         raise AssertionError(how_to_register(kv_cache_spec))
-    if isinstance(kv_cache_spec, SlidingWindowSpec | ChunkedLocalAttentionSpec):
+    if isinstance(kv_cache_spec, RecentPastSpec):
         kwargs["max_admission_blocks_per_request"] = kv_cache_spec.max_admission_blocks_per_request(
             max_num_batched_tokens, max_model_len
         )

@@ -129,7 +129,7 @@ class SinkFullAttentionSpec(FullAttentionSpec):
 
 
 @dataclass(frozen=True)
-class _RecentPastSpec(AttentionSpec):
+class RecentPastSpec(AttentionSpec):
     """A layer that gives blocks back while a request runs, so that a request holds a bounded number at once."""
 
     def max_admission_blocks_per_request(
@@ -152,7 +152,7 @@ class _RecentPastSpec(AttentionSpec):
 
 
 @dataclass(frozen=True)
-class ChunkedLocalAttentionSpec(_RecentPastSpec):
+class ChunkedLocalAttentionSpec(RecentPastSpec):
     """Every token attends to the tokens before it in its chunk of `attention_chunk_size` tokens."""
 
     _: KW_ONLY
@@ -178,7 +178,7 @@ class ChunkedLocalAttentionSpec(_RecentPastSpec):
 
 
 @dataclass(frozen=True)
-class SlidingWindowSpec(_RecentPastSpec):
+class SlidingWindowSpec(RecentPastSpec):
     """Every token attends to itself and the `sliding_window - 1` tokens before it."""
 
     _: KW_ONLY

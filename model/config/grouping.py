@@ -62,7 +62,7 @@ class GroupingRules(LayerRules):
     def as_full(self, x: Layer, block_size: int) -> Layer:
         """§9: full attention that stores the same, and records the window or chunk [C-13]."""
         if x.type != Spec.WINDOW_MLA:
-            return self.construct(replace(x, type=Spec.FULL)) if x.type in {Spec.WINDOW, Spec.CHUNK} else x
+            return self.construct(x.as_full()) if x.is_narrow else x
         padded = x.page_size_padded if x.alignment is None else None
         padded = None if padded is None else padded * block_size // x.block_size
         changed = replace(x, type=Spec.MLA, block_size=block_size, page_size_padded=padded, head_size_v=None)

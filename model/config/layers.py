@@ -8,9 +8,10 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from ..arith import cap_chunked, cap_sliding, cdiv, up
-from ..attention import CoreError, demand
+from ..arith import cdiv, up
+from ..attention import CoreError, demand, rule_for
 from ..config_json import FULL, LATENT, MANAGED, MLA, NOT_ATTENTION, PACKED, V4, WINDOWS, Config, Layer, Layers, Spec
+from ..ops import Shape
 from .arith import nvfp4_width
 
 
@@ -77,11 +78,10 @@ class LayerRules:
 
     def cap(self, x: Layer, max_batched: int, max_len: int) -> int:
         """§3: most blocks held at once, since those behind the window are given back before each step [S-13]."""
-        if x.type in WINDOWS and x.sliding_window is not None:
-            return cap_sliding(x.sliding_window, x.block_size, max_batched, max_len)
-        if x.type == Spec.CHUNK and x.attention_chunk_size is not None:
-            return cap_chunked(x.attention_chunk_size, x.block_size, max_batched, max_len)
-        raise CoreError("AttributeError")
+        cap = rule_for(x.group(x.block_size), Shape((), 1, max_len, 1, 1, max_batched)).cap()
+        if cap is None:
+            raise CoreError("AttributeError")
+        return cap
 
     def blocks(self, config: Config, x: Layer) -> int:
         """§3: the most blocks that one request needs. No manager runs windows or chunks in parallel [S-15]."""
@@ -89,7 +89,7 @@ class LayerRules:
             return max(self.pages(config, member) for member in x.members)
         if x.type in FULL:
             return cdiv(cdiv(config.max_model_len, config.parallel), x.block_size)
-        if x.type in WINDOWS or x.type == Spec.CHUNK:
+        if x.is_narrow:
             demand(config.parallel == 1)
             return self.cap(x, config.max_num_batched_tokens, config.max_model_len)
         if x.type == Spec.MAMBA:
@@ -155,7 +155,7 @@ def table(x: Layer) -> tuple[object, ...]:
     """§5: what layers that share a block table agree on, since they hold and give back the same blocks [S-09, S-16]."""
     if x.type in FULL:
         return x.type == Spec.SINK, x.sink_len
-    return x.type, x.sliding_window, x.attention_chunk_size, x.num_speculative_blocks, x.mamba_cache_mode
+    return x.type, *x.sizes.values(), x.num_speculative_blocks, x.mamba_cache_mode
 
 
 def uniform_of(layers: Layers) -> Layer:

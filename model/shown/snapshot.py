@@ -5,24 +5,13 @@ digests in a target) appear in it as *labels*: small integers, numbered in the o
 identity. Both sides are read in the same order, so if all labels agree, contents and digests correspond one to one.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+from ..attention import RULES
 from ..identity import ExtraKey
-from ..ops import SLIDING_FAMILY, Group, Kind, Value
+from ..ops import Group, Value
 from ..state import Cleared, Event, Removed
-
-KIND_NAMES: Mapping[Kind, str] = {
-    "full": "full_attention",
-    "tq": "full_attention",
-    "mla": "mla_attention",
-    "sink": "sink_full_attention",
-    "sliding": "sliding_window",
-    "sliding_mla": "sliding_window_mla",
-    "chunked": "chunked_local_attention",
-    "mamba": "mamba",
-    "cross": "cross_attention",
-}
 
 
 class Snapshot(NamedTuple):
@@ -82,8 +71,9 @@ def event_value(event: Event, labels: Labels, groups: Sequence[Group] = (), size
     stored = tuple(labels(("event", identity, size)) for identity in event.identities)
     parent = labels(("event", event.parent, size)) if event.parent else None
     keys = tuple(_plain_keys(keys, labels) for keys in event.keys) if event.keys is not None else None
-    kind = KIND_NAMES[groups[event.group].kind] if groups else None
-    window = groups[event.group].window if groups and groups[event.group].kind in SLIDING_FAMILY else None
+    group = groups[event.group] if groups else None
+    kind = RULES[group.kind].kinds[group.kind] if group else None
+    window = group.window if group and RULES[group.kind].windowed else None
     return ("stored", stored, parent, event.tokens, event.block_size, event.adapter, keys, event.group, kind, window)
 
 

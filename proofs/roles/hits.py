@@ -9,12 +9,13 @@ from inspect import signature
 from typing import Any, NamedTuple, TypeAlias
 
 from ...model import arith, lookup, tables
-from ...model.attention import Chunked, Full, Mamba, Rule, Sliding
+from ...model.attention import Full, Rule, Sliding
 from ...model.ops import Shape
 from ..symbolic_builtins import Counted
 from ..theorem import UnavailableError
 from .amounts import position
 from .bare import bare
+from .kinds import KINDS
 
 Registered: TypeAlias = Sequence[Any]
 Entries: TypeAlias = list[int | None]
@@ -89,10 +90,7 @@ def _model_registers(n: Any, b: Any, eagle: Any, alignment: Any) -> Any:
 
 
 _MODEL_KINDS: dict[str, tuple[type[Rule], str]] = {
-    "full": (Full, ""),
-    "sliding": (Sliding, "w"),
-    "chunked": (Chunked, "k"),
-    "mamba": (Mamba, ""),
+    name: (kind.rule, kind.letter if kind.reads else "") for name, kind in KINDS.items()
 }
 
 MODEL: dict[str, Any] = {
@@ -175,12 +173,7 @@ def _entries(hit: Sequence[Sequence[tuple[int, int] | None]]) -> Entries:
     return numbers[0]
 
 
-_API_KINDS = {
-    "full": ("FullAttentionManager", "FullAttentionSpec", ""),
-    "sliding": ("SlidingWindowManager", "SlidingWindowSpec", "sliding_window"),
-    "chunked": ("ChunkedLocalAttentionManager", "ChunkedLocalAttentionSpec", "attention_chunk_size"),
-    "mamba": ("MambaManager", "MambaSpec", ""),
-}
+_API_KINDS = {name: (kind.manager, kind.spec, kind.field if kind.reads else "") for name, kind in KINDS.items()}
 
 
 def _api_needed(names: Any, kind: str) -> Callable[..., tuple[Any, Any]]:

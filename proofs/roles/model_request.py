@@ -1,11 +1,11 @@
 """The model with one request in one group, as `one_request` has a manager."""
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ...model import attention, core, tables
-from ...model.ops import NULL, Allocate, Group, Kind, Shape
+from ...model import core, tables
+from ...model.attention import Mamba, demand
+from ...model.ops import NULL, Allocate, Group, Shape
 from ...model.shown.metrics import Metrics
 from ...model.state import State
 from ..claims import some
@@ -14,15 +14,8 @@ from ..symbolic import running
 from ..symbolic_bytes import seeing
 from ..symbolic_table import IDS, SymbolicTable
 from .bare import bare
+from .kinds import ALIGN, kind_of
 from .one_request import REQUEST, Step, candidates_below, hit_entry, made
-
-_RULES: Mapping[str, tuple[type[attention.Rule], str, Kind]] = {
-    "full": (attention.Full, "", "full"),
-    "sliding": (attention.Sliding, "w", "sliding"),
-    "chunked": (attention.Chunked, "k", "chunked"),
-    "mamba": (attention.Mamba, "p", "mamba"),
-    "align": (attention.Mamba, "p", "mamba"),
-}
 
 
 class _Counting(State):
@@ -48,7 +41,7 @@ class _Counting(State):
 
     def take(self, count: Any) -> Any:
         """So many blocks; ValueError for a negative number."""
-        attention.demand(count >= 0, "ValueError")
+        demand(count >= 0, "ValueError")
         self.taken = self.taken + count
         if self.symbolic:
             return SymbolicTable(count, lambda i: 1, lambda i: i)
@@ -145,12 +138,12 @@ class Modelled:
         return number
 
     def __init__(self, names: Any, kind: str, step: Step, table: Any = None) -> None:
-        rule, size, group_kind = _RULES[kind]
+        of = kind_of(kind)
         self.step, self.kind = step, kind
         held = made(step.symbolic, step.held, lambda i: 1, lambda i: i, IDS, lambda number: number)
         self.state = _Counting(step, held if table is None else table)
         self.returned = self.state.returned
-        group = Group(group_kind, 0, mamba_mode="align" if kind == "align" else "none")
+        group = Group(of.name, 0, mamba_mode="align" if kind == ALIGN else "none")
         self._shape = shape = bare(
             Shape,
             groups=(group,),
@@ -159,11 +152,11 @@ class Modelled:
             max_num_batched_tokens=step.batched,
             max_model_len=step.max_len,
         )
-        fields: dict[str, Any] = {"p": 0, "behind": 0} | ({size: step.size} if size else {})
+        fields: dict[str, Any] = {"p": 0, "behind": 0, "sinks": False} | ({of.letter: step.size} if of.letter else {})
         self.model: Any = bare(
             core.Model,
             policy=tables.Policy(),
-            rules=[bare(rule, group=group, shape=shape, b=step.b, **fields)],
+            rules=[bare(of.rule, group=group, shape=shape, b=step.b, **fields)],
             shape=shape,
             state=self.state,
             registered=[{REQUEST: 0} if step.known else {}],
@@ -205,7 +198,7 @@ class Modelled:
             return _REAL_REAL(blocks)
         if blocks is self.state.tables[0][REQUEST]:
             return _Real(blocks, blocks.marked())
-        if self.kind in ("mamba", "align"):
+        if kind_of(self.kind).rule is Mamba:
             raise ProofError("the hit of a state has null entries, too: they cannot be told from its real one here")
         return _Real(blocks, blocks.symbolic_len())
 

@@ -13,15 +13,18 @@ from inspect import signature
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from ...model.attention import Mamba, Rule
 from ...model.ops import NULL
 from ..claims import some
 from ..symbolic import SymbolicInt
 from ..symbolic_table import Codec, SymbolicTable, pick
+from . import kinds
 from .bare import bare
+from .kinds import ALIGN, kind_of
 
 REQUEST = "request"
-KINDS = ("full", "sliding", "chunked", "mamba", "align")
-"""`mamba` stands for the modes none and all, `align` for the third."""
+KINDS = (*kinds.KINDS, ALIGN)
+"""Names of kinds; `align` stands for the third mode of states."""
 
 
 class Step(NamedTuple):
@@ -145,7 +148,7 @@ def candidates_below(step: Step) -> Callable[[Any], Any]:
 
 def hit_entry(kind: str, step: Step) -> Callable[[Any], Any]:
     """Ids of a hit; that of a state has one real block, its last."""
-    if kind in ("mamba", "align"):
+    if kind_of(kind).rule is Mamba:
         return lambda i: pick(i == step.hit - 1, i + 1, 0)
     return lambda i: i + 1
 
@@ -158,14 +161,6 @@ def made(symbolic: bool, length: Any, entry: Any, below: Any, codec: Codec, bloc
 
 
 # Cores with vLLM's API.
-
-_MANAGERS = {
-    "full": ("FullAttentionManager", "FullAttentionSpec", {}),
-    "sliding": ("SlidingWindowManager", "SlidingWindowSpec", {"sliding_window": "size"}),
-    "chunked": ("ChunkedLocalAttentionManager", "ChunkedLocalAttentionSpec", {"attention_chunk_size": "size"}),
-    "mamba": ("MambaManager", "MambaSpec", {"num_speculative_blocks": "size"}),
-    "align": ("MambaManager", "MambaSpec", {"num_speculative_blocks": "size"}),
-}
 
 
 def _counting(kind: Any) -> Any:
@@ -189,13 +184,13 @@ class Managed:
         return Block(number, block_hash=content) if isinstance(number, SymbolicInt) or number else NULL_BLOCK
 
     def __init__(self, names: Any, kind: str, step: Step, table: Any = None) -> None:
-        manager, spec, sizes = _MANAGERS[kind]
+        of = kind_of(kind)
         self.step, self.kind = step, kind
         self.pool = Pool(step.symbolic)
         self.returned = self.pool.returned
         held = made(step.symbolic, step.held, lambda i: 1, lambda i: i, BLOCKS, Block)
         self.table = held if table is None else table
-        sized = {field: getattr(step, value) for field, value in sizes.items()}
+        sized = {of.field: step.size} if of.field else {}
         fields = {
             **sized,
             "block_size": step.b,
@@ -210,17 +205,17 @@ class Managed:
             "collects_new_block_ids": False,
             "_max_admission_blocks_per_request": None,
         }
-        if kind in ("mamba", "align"):
-            fields["kv_cache_spec"] = bare(names(spec), block_size=step.b)
+        if of.rule is Mamba:
+            fields["kv_cache_spec"] = bare(names(of.spec), block_size=step.b)
             fields["cached_blocks_this_step"] = set()
-            fields["mamba_cache_mode"] = "align" if kind == "align" else "none"
+            fields["mamba_cache_mode"] = "align" if kind == ALIGN else "none"
             fields["last_state_block_idx"] = {}
             fields["num_leading_nulls"] = {}
             fields["_allocated_block_reqs"] = {REQUEST} if step.known else set()
-        if kind in ("sliding", "chunked"):
-            sized_spec = bare(names(spec), block_size=step.b, **sized)
+        if of.rule.cap is not Rule.cap:
+            sized_spec = bare(names(of.spec), block_size=step.b, **sized)
             fields["_max_admission_blocks_per_request"] = sized_spec.max_admission_blocks_per_request
-        self.manager = bare(_counting(names(manager)), **fields)
+        self.manager = bare(_counting(names(of.manager)), **fields)
 
     def hit(self) -> Any:
         """The blocks of the hit."""

@@ -5,11 +5,12 @@
 
 from typing import Any
 
-from ...model.attention import Chunked, Full, Mamba, Rule, Sliding
+from ...model.attention import Mamba, Rule
 from ...model.ops import Group, Shape
 from ..symbolic_builtins import Counted
 from ..theorem import UnavailableError
 from .bare import bare
+from .kinds import KINDS, ProvedKind
 
 _REQUEST = "request"
 
@@ -23,37 +24,47 @@ def _cap(kind: type[Rule], batched: Any, max_len: Any, **fields: Any) -> Any:
     return bare(kind, shape=shape, group=bare(Group), **fields).cap()
 
 
-_ATTENDS: dict[str, Any] = {
-    "attends_full": lambda q, t: _rule(Full).attends(q, t),
-    "attends_sliding": lambda q, t, w: _rule(Sliding, w=w).attends(q, t),
-    "attends_chunked": lambda q, t, k: _rule(Chunked, k=k).attends(q, t),
-    "attends_mamba": lambda q, t: _rule(Mamba).attends(q, t),
-}
+_NARROW = [kind for kind in KINDS.values() if kind.rule.cap is not Rule.cap]
+"""Kinds that give up what is behind a window or a chunk, and have a cap."""
+
+
+def _attends(kind: ProvedKind) -> Any:
+    if kind in _NARROW:
+        return lambda q, t, size: _rule(kind.rule, **{kind.letter: size}).attends(q, t)
+    return lambda q, t: _rule(kind.rule).attends(q, t)
+
+
+def _model_skipped(kind: ProvedKind) -> Any:
+    return lambda c, size: _rule(kind.rule, **{kind.letter: size}).skipped(c)
+
+
+def _model_cap(kind: ProvedKind) -> Any:
+    return lambda size, b, batched, max_len: _cap(kind.rule, batched, max_len, b=b, **{kind.letter: size})
+
+
+_ATTENDS: dict[str, Any] = {f"attends_{kind.name}": _attends(kind) for kind in KINDS.values()}
 
 MODEL: dict[str, Any] = {
     **_ATTENDS,
-    "skipped_sliding": lambda c, w: _rule(Sliding, w=w).skipped(c),
-    "skipped_chunked": lambda c, k: _rule(Chunked, k=k).skipped(c),
+    **{f"skipped_{kind.name}": _model_skipped(kind) for kind in _NARROW},
     "skipped_mamba": lambda c: _rule(Mamba).skipped(c),
-    "cap_sliding": lambda w, b, batched, max_len: _cap(Sliding, batched, max_len, w=w, b=b),
-    "cap_chunked": lambda k, b, batched, max_len: _cap(Chunked, batched, max_len, k=k, b=b),
+    **{f"cap_{kind.name}": _model_cap(kind) for kind in _NARROW},
 }
 
 
-def _skipped(names: Any, manager: str, **fields: str) -> Any:
+def _skipped(names: Any, of: ProvedKind) -> Any:
     """`get_num_skipped_tokens` of a manager whose rule needs one number, or none."""
-    kind = names(manager)
-    if not fields:
+    kind = names(of.manager)
+    if of not in _NARROW:
         return lambda c: bare(kind).get_num_skipped_tokens(c)
-    (attribute,) = fields.values()
-    return lambda c, size: bare(kind, **{attribute: size}).get_num_skipped_tokens(c)
+    return lambda c, size: bare(kind, **{of.field: size}).get_num_skipped_tokens(c)
 
 
-def _admission_cap(names: Any, spec: str, attribute: str) -> Any:
-    kind = names(spec)
+def _admission_cap(names: Any, of: ProvedKind) -> Any:
+    kind = names(of.spec)
 
     def cap(size: Any, b: Any, batched: Any, max_len: Any) -> Any:
-        made = bare(kind, block_size=b, **{attribute: size})
+        made = bare(kind, block_size=b, **{of.field: size})
         return made.max_admission_blocks_per_request(batched, max_len)
 
     return cap
@@ -75,21 +86,24 @@ def _quiet(names: Any, manager: str, **fields: Any) -> Any:
 
 
 API: dict[str, Any] = {
-    "quiet_full": lambda names: _quiet(names, "FullAttentionManager"),
-    "quiet_sliding": lambda names: _quiet(names, "SlidingWindowManager", sliding_window=None),
-    "quiet_chunked": lambda names: _quiet(names, "ChunkedLocalAttentionManager", attention_chunk_size=None),
+    "quiet_full": lambda names: _quiet(names, KINDS["full"].manager),
+    **{
+        f"quiet_{kind.name}": lambda names, kind=kind: _quiet(names, kind.manager, **{kind.field: None})
+        for kind in _NARROW
+    },
     "quiet_mamba": lambda names: _quiet(
         names,
-        "MambaManager",
+        KINDS["mamba"].manager,
         num_speculative_blocks=None,
         extra_blocks=None,
         mamba_cache_mode="none",
         moves_blocks=False,
     ),
     **{role: lambda names, function=function: function for role, function in _ATTENDS.items()},
-    "skipped_sliding": lambda names: _skipped(names, "SlidingWindowManager", size="sliding_window"),
-    "skipped_chunked": lambda names: _skipped(names, "ChunkedLocalAttentionManager", size="attention_chunk_size"),
-    "skipped_mamba": lambda names: _skipped(names, "MambaManager"),
-    "cap_sliding": lambda names: _admission_cap(names, "SlidingWindowSpec", "sliding_window"),
-    "cap_chunked": lambda names: _admission_cap(names, "ChunkedLocalAttentionSpec", "attention_chunk_size"),
+    **{
+        f"skipped_{kind.name}": lambda names, kind=kind: _skipped(names, kind)
+        for kind in KINDS.values()
+        if kind.rule.skipped is not Rule.skipped
+    },
+    **{f"cap_{kind.name}": lambda names, kind=kind: _admission_cap(names, kind) for kind in _NARROW},
 }

@@ -14,7 +14,9 @@ from functools import cache
 from importlib import import_module, metadata
 from typing import Any
 
-from ....model.ops import Group, Item, Kind, Shape, Submit
+from ....model.attention import RULES, Mamba
+from ....model.ops import Group, Item, Shape, Submit
+from ...kinds import KINDS
 from .releases import Release, release_of
 from .surroundings import Surroundings
 
@@ -23,17 +25,6 @@ RETENTION_VARIABLE = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
 
 ADAPTERS = "/adapters/"
 """Every version of an adapter is read from a path of its own: this, with the version behind it."""
-
-_SPECS: Mapping[Kind, tuple[str, Callable[[Group], dict[str, object]]]] = {
-    "full": ("FullAttentionSpec", lambda group: {}),
-    "mla": ("MLAAttentionSpec", lambda group: {}),
-    "tq": ("TQFullAttentionSpec", lambda group: {}),
-    "sink": ("SinkFullAttentionSpec", lambda group: {"sink_len": group.sink_len}),
-    "sliding": ("SlidingWindowSpec", lambda group: {"sliding_window": group.window}),
-    "sliding_mla": ("SlidingWindowMLASpec", lambda group: {"sliding_window": group.window}),
-    "chunked": ("ChunkedLocalAttentionSpec", lambda group: {"attention_chunk_size": group.chunk}),
-    "cross": ("CrossAttentionSpec", lambda group: {}),
-}
 
 
 @dataclass(frozen=True)
@@ -62,22 +53,20 @@ class Binding:
 
     def spec(self, group: Group) -> Any:
         """The spec of a group; groups whose `Group.spec` is equal get equal specs."""
-        if group.kind == "mamba":
-            return self.names("MambaSpec")(
+        if RULES[group.kind] is Mamba:
+            return self.names(KINDS[group.kind].spec)(
                 block_size=group.block_size,
                 shapes=((group.num_heads,),),
                 dtypes=(self.dtype,),
-                mamba_cache_mode=group.mamba_mode,
-                num_speculative_blocks=group.speculative_blocks,
+                **KINDS[group.kind].spec_fields(group),
             )
         return self.attention_spec(group, group.block_size, group.num_heads, 1, self.dtype)
 
     def attention_spec(self, group: Group, block_size: int, num_heads: int, head_size: int, dtype: object) -> Any:
         """The spec of a group of attention layers with these sizes, in tokens, heads and elements."""
-        name, own_fields = _SPECS[group.kind]
-        return self.names(name)(
-            block_size=block_size, num_kv_heads=num_heads, head_size=head_size, dtype=dtype, **own_fields(group)
-        )
+        kind = KINDS[group.kind]
+        sizes = {"block_size": block_size, "num_kv_heads": num_heads, "head_size": head_size, "dtype": dtype}
+        return self.names(kind.spec)(**sizes, **kind.spec_fields(group))
 
     def manager(self, shape: Shape) -> Any:
         """A new KVCacheManager of this shape. NotImplementedError for a shape that the release cannot have."""
@@ -112,7 +101,7 @@ class Binding:
             "Shape.retention_interval": shape.retention_interval is not None,
             "Shape.prefill_parallel": shape.prefill_parallel > 1,
             "Group.mamba_mode": shape.caching
-            and any(group.kind == "mamba" and group.mamba_mode != "align" for group in shape.groups),
+            and any(RULES[group.kind] is Mamba and group.mamba_mode != "align" for group in shape.groups),
             "Group.eagle": any(group.eagle for group in shape.groups),
             **{f"Group.kind={group.kind}": True for group in shape.groups},
         }

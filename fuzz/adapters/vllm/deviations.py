@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Any
 
 from ....model import arith, lookup
-from ....model.attention import Chunked, CoreError, Rule, Sliding
+from ....model.attention import Chunked, CoreError, Rule
 from ....model.identity import extra_keys
 from ....model.ops import Submit
 from ....model.state import Request
@@ -277,7 +277,7 @@ class _Keys:
 def release_worth(quirks: Collection[str], core: Core, group: int, i: int, request: Request) -> bool:
     """Whether the release registers a block."""
     rule, shape = core.rules[group], core.shape
-    if not isinstance(rule, Sliding):
+    if not rule.windowed:
         return "registers-unreadable" in quirks or worth(core, group, i, request)
     unit = shape.scheduler_block_size if "registers-by-scheduler-block" in quirks else core.alignment
     interval, replay = unit if shape.retention_interval is None else shape.retention_interval, 0

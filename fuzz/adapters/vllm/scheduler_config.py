@@ -6,7 +6,7 @@ from these fields are the release's own code.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -15,15 +15,11 @@ from math import gcd, lcm
 from types import SimpleNamespace
 from typing import Any
 
-from ....model.ops import Group, Kind, Shape
+from ....model.attention import RULES, Mamba
+from ....model.ops import Group, Shape
+from ...kinds import KINDS
 from .binding import RETENTION_VARIABLE
 
-_SPECS: Mapping[Kind, tuple[str, Callable[[Group], dict[str, object]]]] = {
-    "full": ("FullAttentionSpec", lambda group: {}),
-    "mla": ("MLAAttentionSpec", lambda group: {}),
-    "sliding": ("SlidingWindowSpec", lambda group: {"sliding_window": group.window}),
-    "chunked": ("ChunkedLocalAttentionSpec", lambda group: {"attention_chunk_size": group.chunk}),
-}
 _MODEL: Mapping[str, object] = {
     "is_encoder_decoder": False,
     "is_diffusion": False,
@@ -116,18 +112,11 @@ def _keywords_of(kind: Any) -> frozenset[str]:
 def spec_of(group: Group) -> Any:
     """The release's spec of a group."""
     interface, torch = module("v1.kv_cache_interface"), import_module("torch")
-    if group.kind == "mamba":
-        return interface.MambaSpec(
-            block_size=group.block_size,
-            shapes=((group.num_heads,),),
-            dtypes=(torch.float32,),
-            mamba_cache_mode=group.mamba_mode,
-            num_speculative_blocks=group.speculative_blocks,
-        )
-    name, fields = _SPECS[group.kind]
-    return getattr(interface, name)(
-        block_size=group.block_size, num_kv_heads=group.num_heads, head_size=1, dtype=torch.float32, **fields(group)
-    )
+    kind, heads = KINDS[group.kind], group.num_heads
+    sizes: dict[str, object] = {"num_kv_heads": heads, "head_size": 1, "dtype": torch.float32}
+    if RULES[group.kind] is Mamba:
+        sizes = {"shapes": ((heads,),), "dtypes": (torch.float32,)}
+    return getattr(interface, kind.spec)(block_size=group.block_size, **sizes, **kind.spec_fields(group))
 
 
 def _late_parts() -> dict[str, object]:
@@ -154,7 +143,7 @@ def configuration(setup: Setup) -> Any:
         async_scheduling=setup.asynchronous,
         policy=setup.policy,
     )
-    states = [group for group in shape.groups if group.kind == "mamba"]
+    states = [group for group in shape.groups if RULES[group.kind] is Mamba]
     smallest = min(group.block_size for group in shape.groups)
     caching = make(config.CacheConfig, block_size=16, enable_prefix_caching=shape.caching)
     caching.block_size = states[0].block_size if states and states[0].mamba_mode == "align" else smallest

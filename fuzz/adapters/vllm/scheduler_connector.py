@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from ...kinds import STATE_SPECS
 from .scheduler_device import DeviceJob
 
 Load = Callable[[str, Sequence[Sequence[int]], int, int], None]
@@ -12,7 +13,7 @@ Load = Callable[[str, Sequence[Sequence[int]], int, int], None]
 def connector_for(jobs: Mapping[str, DeviceJob], load: Load, cache_config: Any) -> Any:
     """The scheduler's half of a connector for the installed release. `load` is called with what it loads."""
     base: Any = import_module("vllm.distributed.kv_transfer.kv_connector.v1.base")
-    states = any(type(group.kv_cache_spec).__name__ == "MambaSpec" for group in cache_config.kv_cache_groups)
+    states = any(type(group.kv_cache_spec).__name__ in STATE_SPECS for group in cache_config.kv_cache_groups)
 
     def end_of(request: Any) -> int:
         """How many of its first tokens it has. Within a step, and where there are states, all but the last one: that

@@ -9,6 +9,7 @@ from ....model.ops import Group, Item, Submit
 from .scheduler_config import Setup, shape_of
 from .scheduler_connectors import MINIMAL
 from .scheduler_device import DeviceJob
+from .scheduler_groups import draw_of_story
 from .scheduler_story import Story, StoryEvent, What
 
 ALPHABET = 4
@@ -25,37 +26,6 @@ def draw_story(random: Random, connectors: Sequence[str] = ("", MINIMAL), attent
 # Engines.
 
 
-def _groups(random: Random, drafts: int, attention: Sequence[str]) -> tuple[Group, ...]:
-    size = random.choice((4, 8, 16))
-    window = random.choice((size // 2 + 1, size, 2 * size - 1, 3 * size + 1, 6 * size))
-    full, sliding = Group("full", size), Group("sliding", size, window=window)
-    chunk = size * random.choice((2, 3, 4))
-    chunked = Group("chunked", size, chunk=chunk + (size // 2 if random.random() < 0.05 else 0))
-    mamba = Group("mamba", size, mamba_mode="align", speculative_blocks=drafts)
-    small = replace(sliding, block_size=size // 2)
-    kinds: tuple[tuple[Group, ...], ...] = (
-        (full,),
-        (Group("mla", size),),
-        (sliding,),
-        (chunked,),
-        (mamba,),
-        (full, sliding),
-        (full, sliding),
-        (full, small),
-        (full, replace(sliding, block_size=2 * size, window=3 * size)),
-        (full, chunked),
-        (full, mamba),
-        (full, mamba),
-        (full, sliding, mamba),
-        (full, replace(full, num_heads=2), sliding),
-        (full, sliding, replace(sliding, window=2 * window)),
-    )
-    named = {groups: "+".join(group.kind for group in groups) for groups in kinds}
-    if unknown := sorted(set(attention) - set(named.values())):
-        raise ValueError(f"no engine is drawn of {unknown[0]!r}; there are {', '.join(sorted(set(named.values())))}")
-    return random.choice([groups for groups in kinds if not attention or named[groups] in attention])
-
-
 def least_blocks(groups: Sequence[Group], length: int, drafts: int) -> int:
     """Blocks of a pool in which one request of `length` tokens always fits, the null block counted."""
     return sum(cdiv(length, group.block_size) + 2 + drafts for group in groups) + 2
@@ -63,14 +33,14 @@ def least_blocks(groups: Sequence[Group], length: int, drafts: int) -> int:
 
 def _setup(random: Random, connectors: Sequence[str], attention: Sequence[str]) -> Setup:
     drafts = random.choice((0, 0, 0, 1, 2, 3))
-    groups = _groups(random, drafts, attention)
+    groups = draw_of_story(random, drafts, attention)
     largest = max(group.block_size for group in groups)
     length = largest * random.randint(5, 14)
     batched = max(largest, 16) * random.choice((1, 1, 2, 4, 8))
     blocks = least_blocks(groups, length, drafts) + random.choice((0, 0, 1, 2, 5, 10, 30, 100))
     asynchronous = random.random() < 0.35
     eagle = bool(drafts) and (asynchronous or random.random() < 0.6)
-    if any(group.kind == "chunked" for group in groups):  # up to 0.32 a lookup for Eagle asserts there
+    if any(group.chunk for group in groups):  # up to 0.32 a lookup for Eagle asserts there
         drafts, eagle = 0 if asynchronous else drafts, False
     shape = shape_of(groups, blocks, length, batched, caching=random.random() < 0.93, eagle=eagle)
     return Setup(

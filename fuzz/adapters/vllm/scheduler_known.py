@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ....model.attention import rules_for
 from ....model.ops import Item
+from ...workload.bounds import keeps_states
 from . import scheduler_remedies as remedies
 from .scheduler_device import DeviceJob
 from .scheduler_run import SchedulerRun
@@ -50,8 +52,17 @@ class Experiment(NamedTuple):
     remedy: Callable[[SchedulerRun], None] | None
 
 
-def _has(story: Story, *kinds: str) -> bool:
-    return any(group.kind in kinds for group in story.setup.shape.groups)
+def _has_states(story: Story) -> bool:
+    return keeps_states(story.setup.shape)
+
+
+def _has_windows(story: Story) -> bool:
+    return any(rule.windowed for rule in rules_for(story.setup.shape))
+
+
+def _gives_up(story: Story) -> bool:
+    """True if blocks are given up behind a window or a chunk."""
+    return any(rule.cap() is not None for rule in rules_for(story.setup.shape))
 
 
 def _apart(one: Item, other: Item) -> bool:
@@ -79,7 +90,7 @@ def _many_items(story: Story) -> bool:
 
 
 def _astride(story: Story) -> bool:
-    return any(group.kind == "chunked" and group.chunk % group.block_size for group in story.setup.shape.groups)
+    return any(group.chunk % group.block_size for group in story.setup.shape.groups)
 
 
 def _loads(story: Story) -> bool:
@@ -89,7 +100,7 @@ def _loads(story: Story) -> bool:
 def _whole_prompt(story: Story) -> bool:
     """True if a whole prompt is loaded while its request waits; its last token is then taken back."""
     whole = any(job.loads_later and job.external >= len(job.submit.prompt) for job in story.jobs)
-    return whole and _loads(story) and _has(story, "sliding", "chunked")
+    return whole and _loads(story) and _gives_up(story)
 
 
 def _salt_named_like_adapter(story: Story) -> bool:
@@ -98,7 +109,7 @@ def _salt_named_like_adapter(story: Story) -> bool:
 
 
 def _cut_windows(story: Story) -> bool:
-    return story.setup.asynchronous and story.setup.drafts > 0 and _has(story, "sliding", "chunked")
+    return story.setup.asynchronous and story.setup.drafts > 0 and _gives_up(story)
 
 
 def _each(change: Callable[[DeviceJob], dict[str, object]]) -> Callable[[Story], Story]:
@@ -124,8 +135,7 @@ def _name_by_version(job: DeviceJob) -> dict[str, object]:
 def _whole_chunks(story: Story) -> Story:
     shape = story.setup.shape
     groups = tuple(
-        replace(g, chunk=max(1, g.chunk // g.block_size) * g.block_size) if g.kind == "chunked" else g
-        for g in shape.groups
+        replace(g, chunk=max(1, g.chunk // g.block_size) * g.block_size) if g.chunk else g for g in shape.groups
     )
     return replace(story, setup=replace(story.setup, shape=replace(shape, groups=groups)))
 
@@ -161,12 +171,12 @@ KNOWN: Sequence[KnownCause] = (
     ),
     KnownCause("chunk-astride-block", READS, "", _astride, without=_whole_chunks),
     KnownCause(
-        *("state-from-outside", ("exception",), "^ValueError", lambda s: _loads(s) and _has(s, "mamba")),
+        *("state-from-outside", ("exception",), "^ValueError", lambda s: _loads(s) and _has_states(s)),
         remedy=remedies.count_one_state_more,
     ),
     KnownCause(
         *("state-demand-shrinks", ("exception",), "^AssertionError"),
-        *(lambda s: s.setup.drafts > 0 and not _loads(s) and _has(s, "mamba"), "0.23"),
+        *(lambda s: s.setup.drafts > 0 and not _loads(s) and _has_states(s), "0.23"),
         remedy=remedies.count_no_states_below_zero,
     ),
     KnownCause(
@@ -175,12 +185,12 @@ KNOWN: Sequence[KnownCause] = (
     ),
     KnownCause(
         *("loads-block-each-other", ("liveness",), "^starved"),
-        lambda s: _loads(s) and _has(s, "sliding", "chunked") and len(s.jobs) > 1,
+        lambda s: _loads(s) and _gives_up(s) and len(s.jobs) > 1,
         without=_each(lambda job: {"loads_later": False}),
     ),
     KnownCause(
         *("admission-deadlock", ("liveness",), "^starved"),
-        *(lambda s: not _loads(s) and _has(s, "sliding", "chunked"), "0.20"),
+        *(lambda s: not _loads(s) and _gives_up(s), "0.20"),
         without=_set_up(max_num_seqs=1),
     ),
     KnownCause(
@@ -197,21 +207,21 @@ KNOWN: Sequence[KnownCause] = (
     ),
     KnownCause("window-cut-too-early", READS, "", _cut_windows, "0.26", remedy=remedies.never_cut_windows),
     KnownCause(
-        *("states-by-scheduler", READS, "", lambda s: _has(s, "mamba")),
+        *("states-by-scheduler", READS, "", lambda s: _has_states(s)),
         remedy=remedies.register_written_states_only,
     ),
     KnownCause(
-        *("mamba-eagle-margin", READS, "", lambda s: s.setup.shape.eagle and _has(s, "mamba"), "0.26"),
+        *("mamba-eagle-margin", READS, "", lambda s: s.setup.shape.eagle and _has_states(s), "0.26"),
         remedy=remedies.search_states_without_margin,
     ),
     KnownCause(
         *("window-missing-in-hit", READS, ""),
-        lambda s: s.setup.shape.eagle and _has(s, "sliding") and len({g.block_size for g in s.setup.shape.groups}) > 1,
+        lambda s: s.setup.shape.eagle and _has_windows(s) and len({g.block_size for g in s.setup.shape.groups}) > 1,
         *("0.20", _without_eagle),
     ),
     KnownCause(
         *("short-prompt-loses-hit", ("contract",), "^S14"),
-        *(lambda s: s.setup.shape.eagle and _has(s, "sliding"), "0.33", _without_eagle),
+        *(lambda s: s.setup.shape.eagle and _has_windows(s), "0.33", _without_eagle),
     ),
 )
 """In the order in which they are tried."""

@@ -13,41 +13,21 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from ....model.ops import Group, Submit
+from ....model.ops import Submit
 from ..impl import module_of_impl
 from .core_calls import CoreCalls
 from .scheduler_config import Setup, shape_of
 from .scheduler_device import DeviceJob
+from .scheduler_groups import TIMED, draw_of_mix
 from .scheduler_run import SchedulerRun
 
 _STEPS = 400
 """Limit of a mix, in steps; most end before."""
 
 
-def _groups(random: Random, drafts: int) -> tuple[Group, ...]:
-    """The groups of layers of a mix."""
-    size = random.choice((4, 8, 16))
-    full = Group("full", size)
-    sliding = Group("sliding", size, window=random.choice((size, 2 * size - 1, 3 * size + 1)))
-    chunked = Group("chunked", size, chunk=size * random.choice((2, 4)))
-    mamba = Group("mamba", size, mamba_mode="align", speculative_blocks=drafts)
-    kinds: tuple[tuple[Group, ...], ...] = (
-        (full,),
-        (sliding,),
-        (chunked,),
-        (full, sliding),
-        (full, Group("sliding", 2 * size, window=3 * size)),
-        (full, chunked),
-        (full, mamba),
-        (mamba,),
-        (full, sliding, mamba),
-    )
-    return random.choice(kinds)
-
-
 def _setup(random: Random) -> Setup:
     drafts = random.choice((0, 0, 2))
-    groups = _groups(random, drafts)
+    groups = draw_of_mix(random, drafts)
     largest = max(group.block_size for group in groups)
     length = largest * random.randint(6, 12)
     batched = max(largest, 16) * random.choice((1, 2, 8))
@@ -136,15 +116,10 @@ def _step(output: Any, calls: int) -> dict[str, object]:
 
 # Time.
 
-_TIMED: Mapping[str, tuple[Group, ...]] = {
-    "full": (Group("full", 16),),
-    "full+sliding": (Group("full", 16), Group("sliding", 16, window=1024)),
-}
-
 
 def time_steps(name: str, steps: int, running: int = 64) -> float:
     """Nanoseconds of the scheduler for a step in which `running` requests decode; without the device."""
-    shape = shape_of(_TIMED[name], 40 * running, 512, 8192)
+    shape = shape_of(TIMED[name], 40 * running, 512, 8192)
     run = SchedulerRun(Setup(shape, max_num_seqs=running))
     for number in range(running):
         run.add(DeviceJob(Submit(f"r{number}", tuple(range(100 * number, 100 * number + 64))), 440))
@@ -188,7 +163,7 @@ def main(core: str, *given: str) -> None:
     if core == "ours":
         module_of_impl("compat").install()
     if given[0] == "time":
-        for name in _TIMED:
+        for name in TIMED:
             print(json.dumps({"name": name, "ns": time_steps(name, int(given[1]))}), flush=True)
         return
     seed, first, count, *faults = given

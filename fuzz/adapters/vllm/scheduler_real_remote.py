@@ -71,8 +71,8 @@ class Remote(IdleWorker):
             first = 0
             if isinstance(rule, Mamba):
                 first = last - 1
-            elif rule.group.kind == "sliding":
-                first = max(0, last - cdiv(rule.group.window, rule.b) - 1)
+            elif rule.windowed:
+                first = max(0, last - cdiv(rule.w, rule.b) - 1)
             tables.append(list(range(first + 1, last + 1)))
         return tables
 

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from ....model.ops import Group, Submit
+from ....model.ops import Submit
 from .scheduler_config import Setup, module, shape_of
 from .scheduler_device import DeviceJob
+from .scheduler_groups import TRIED, draw_with_connector
 from .scheduler_real_connectors import REAL, WORKERS
 from .scheduler_real_faults import FAULTS
 from .scheduler_run import SchedulerRun
@@ -29,29 +30,11 @@ _DRAIN = 40
 """Steps after the last request's end within which all transfers end: more than a transfer takes."""
 
 
-def _groups(random: Random, drafts: int) -> tuple[Group, ...]:
-    size = random.choice((4, 16))
-    full, state = Group("full", size), Group("mamba", size, mamba_mode="align", speculative_blocks=drafts)
-    window = Group("sliding", size, window=random.choice((size, 2 * size - 1, 3 * size + 1)))
-    kinds: tuple[tuple[Group, ...], ...] = (
-        (full,),
-        (full, window),
-        (full, Group("sliding", 2 * size, window=5 * size)),
-        (Group("full", 2 * size), window),
-        (full, window, Group("sliding", size, window=6 * size)),
-        (full, Group("chunked", size, chunk=4 * size)),
-        (full, state),
-        (full, window, state),
-        (full, state, state),
-    )
-    return random.choice(kinds)
-
-
 def draw_setup(random: Random, connector: str) -> Setup:
     """An engine; most pools are so small that its requests preempt one another and lose what they had cached."""
     drafts = random.choice((0, 0, 0, 2))
-    groups = _groups(random, drafts)
-    if any(group.kind == "chunked" for group in groups):
+    groups = draw_with_connector(random, drafts)
+    if any(group.chunk for group in groups):
         drafts = 0  # releases refuse both together
     largest = max(group.block_size for group in groups)
     length = largest * random.randint(5, 12)
@@ -175,14 +158,8 @@ def table() -> list[dict[str, object]]:
 
 def _built(connector: str) -> str:
     """Which engines of one and of several groups can be built."""
-    full = Group("full", 16)
-    others: Mapping[str, tuple[Group, ...]] = {
-        "full": (full,),
-        "full + window": (full, Group("sliding", 16, window=32)),
-        "full + states": (full, Group("mamba", 16, mamba_mode="align")),
-    }
     built = list[str]()
-    for name, groups in others.items():
+    for name, groups in TRIED.items():
         try:
             SchedulerRun(Setup(shape_of(groups, 64, 256, 64), connector=connector))
         except NotImplementedError as error:

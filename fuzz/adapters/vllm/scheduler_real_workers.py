@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from ....model.attention import RULES
 from ....model.ops import NULL, Shape
 from .scheduler_config import make, module
 from .scheduler_device import Device
@@ -172,7 +173,7 @@ class SimpleOffload(IdleWorker):
     @staticmethod
     def options(random: Random, shape: Shape) -> Mapping[str, object]:
         """A store of few blocks or of many, filled at once or when blocks are about to be evicted."""
-        if not any(group.kind in ("full", "mla") for group in shape.groups) or not shape.caching:
+        if not any(RULES[group.kind].is_full for group in shape.groups) or not shape.caching:
             raise NotImplementedError("this connector needs a group of full attention")
         places = random.choice((4, 12, 100))
         # One block is counted as `bytes_of_block`; see there.

@@ -9,10 +9,9 @@ from typing import Any
 
 from ....model.arith import cdiv
 from ....model.attention import NO_STEP, Mamba, Step, Written, rule_for
+from ....model.config_json import NARROW
+from ...kinds import STATE_SPECS
 from .scheduler_run import SchedulerRun
-
-WINDOWS = ("SlidingWindowSpec", "SlidingWindowMLASpec", "ChunkedLocalAttentionSpec")
-"""Classes of specs of which blocks are given up behind a window or a chunk."""
 
 
 def _managers(run: SchedulerRun) -> list[Any]:
@@ -68,7 +67,7 @@ def search_states_without_margin(run: SchedulerRun) -> None:
     """States are not looked for one block behind the hit of the other groups."""
     coordinator = run.scheduler.kv_cache_manager.coordinator
     for index, group in enumerate(getattr(coordinator, "attention_groups", ())):
-        if type(group.spec).__name__ == "MambaSpec" and hasattr(group, "use_eagle"):
+        if type(group.spec).__name__ in STATE_SPECS and hasattr(group, "use_eagle"):
             coordinator.attention_groups[index] = group._replace(use_eagle=False)
 
 
@@ -102,7 +101,7 @@ def hold_hits_first(run: SchedulerRun) -> None:
 def never_cut_windows(run: SchedulerRun) -> None:
     """Nothing is given up behind windows and chunks while a request runs."""
     for manager in _managers(run):
-        if type(manager.kv_cache_spec).__name__ in WINDOWS:
+        if type(manager.kv_cache_spec).__name__ in NARROW:
             manager.remove_skipped_blocks = lambda *given, **named: None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeAlias
 
 from ....model.arith import cdiv, down
-from ....model.attention import Chunked, Mamba, Rule, Sliding, demand
+from ....model.attention import Chunked, Mamba, Rule, demand
 from ....model.ops import NULL
 from ....model.state import Request
 from ....model.tables import BlockIds, Core
@@ -111,7 +111,7 @@ class HitSearch:
             if "chunk-astride-block" in self.quirks:
                 first = rule.skipped(limit) // rule.b
                 return range(first, _run(rule, found, first, limit))
-        if isinstance(rule, Sliding) and self._odd_window(rule, drop):
+        if rule.windowed and self._odd_window(rule, drop):
             return _window(rule, found, limit, drop, unit)
         if isinstance(rule, Mamba):
             drop = False
@@ -121,7 +121,7 @@ class HitSearch:
                 return range(wanted.start, end // rule.b)
         return range(0)
 
-    def _odd_window(self, rule: Sliding, drop: bool) -> bool:
+    def _odd_window(self, rule: Rule, drop: bool) -> bool:
         if rule.w == 1 and not drop:
             return "window-of-one" in self.quirks
         return drop and "eagle-cut-twice" in self.quirks
@@ -135,7 +135,7 @@ def _run(rule: Rule, found: Found, start: int, limit: int) -> int:
     return end
 
 
-def _window(rule: Sliding, found: Found, limit: int, drop: bool, unit: int) -> Hit:
+def _window(rule: Rule, found: Found, limit: int, drop: bool, unit: int) -> Hit:
     """The search of a window: at least one registered block, and a run from the start is cut to the alignment twice."""
     need = max(1, cdiv(rule.w - 1, rule.b) + drop)
     for end in range(limit // rule.b, 0, -1):

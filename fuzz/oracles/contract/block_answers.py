@@ -10,7 +10,7 @@ from itertools import chain
 
 from ....model import ops
 from ....model.attention import Mamba
-from ....model.ops import FULL_FAMILY, Done
+from ....model.ops import Done
 from .moves import Move, hit_row
 from .properties import Break
 from .run_record import RunRecord
@@ -73,7 +73,8 @@ class BlockAnswers:
         handed = [block for block in move.taken if block in table]
         if not handed and not told:
             return
-        full = self.record.shape.groups[group].kind in FULL_FAMILY - {"sink"}
+        rule = self.record.rules[group]
+        full = rule.is_full and not rule.sinks
         if sorted(told) == sorted(handed):
             self._lists_all[group] |= full and not self._copies(move)
             return

@@ -5,10 +5,11 @@ from math import lcm
 
 from ....model import lookup
 from ....model.arith import cdiv
-from ....model.attention import Chunked, Cross, Mamba, Sliding
+from ....model.attention import Mamba
 from ....model.ops import NULL, Done
 from ....model.shown.snapshot import Snapshot
 from ...targets.answers import hit_of
+from ..chunk_losses import is_astride
 from .moves import Move, hit_row
 from .properties import Break
 from .run_record import RunRecord
@@ -21,7 +22,7 @@ class Hits:
     def __init__(self, record: RunRecord) -> None:
         self.record = record
         shape = record.shape
-        self.groups = [group for group, rule in enumerate(record.rules) if not isinstance(rule, Cross)]
+        self.groups = [group for group, rule in enumerate(record.rules) if rule.cacheable]
         self.unit = lcm(
             *(shape.hash_block_size if record.small_hash_blocks[g] else record.rules[g].b for g in self.groups)
         )
@@ -63,12 +64,12 @@ class Hits:
     def _check_row(self, request: Tracked, group: int, length: int, row: Sequence[int], seen: Snapshot) -> None:
         record, rule = self.record, self.record.rules[group]
         where = f"{request.submit.request}, group {group}: hit {list(row)} of {length} tokens"
-        if not isinstance(rule, Cross) and len(row) != cdiv(length, rule.b):
+        if rule.cacheable and len(row) != cdiv(length, rule.b):
             what = f"{len(row)} entries of {rule.b} tokens, not {cdiv(length, rule.b)}"
             raise Break("S7", f"{where}: {what}", "another number of entries")
         for entry in record.needed(group, length):
             if row[entry] == NULL:
-                losses = ["chunk-astride-block"] if isinstance(rule, Chunked) and rule.k % rule.b else []
+                losses = ["chunk-astride-block"] if is_astride(rule) else []
                 what = f"the query at {length} reads entry {entry}, which is null"
                 record.break_unless_known(losses, "S7", f"{where}: {what}", "no block")
         for entry, block in enumerate(row):
@@ -193,7 +194,7 @@ class Hits:
     def _excuses(self, request: Tracked, length: int, replayed: bool) -> Iterator[str]:
         """The known losses that explain why a lookup misses a hit of `length` tokens."""
         shape, rules = self.record.shape, self.record.rules
-        windows = [group for group in self.groups if isinstance(rules[group], Sliding)]
+        windows = [group for group in self.groups if rules[group].windowed]
         eagle_windows = [group for group in windows if group in self.gives_up]
         if any(rules[group].w == 1 for group in windows if group not in self.gives_up):
             yield "window-of-one"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ....model import ops
 from ....model.arith import cdiv
-from ....model.attention import Cross, Rule
+from ....model.attention import Rule
 from ....model.ops import NULL
 from .moves import Move
 from .run_record import RunRecord
@@ -45,14 +45,14 @@ class Flight:
         """True if it writes this table entry, or, if that matters, reads it."""
         if self.is_load:
             return entry in loaded_entries(rule, self.start, self.end)
-        if isinstance(rule, Cross):
+        if rule.by_encoder:
             return reads
         return entry >= (max(0, rule.skipped(self.start)) if reads else self.start) // rule.b
 
 
 def loaded_entries(rule: Rule, start: int, end: int) -> range:
     """Table entries into which a connector loads these tokens."""
-    return range(0) if isinstance(rule, Cross) else range(start // rule.b, cdiv(end, rule.b))
+    return range(0) if rule.by_encoder else range(start // rule.b, cdiv(end, rule.b))
 
 
 class EarlyUse(NamedTuple):

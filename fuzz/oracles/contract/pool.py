@@ -5,13 +5,13 @@ from collections.abc import Collection, Sequence
 from itertools import takewhile
 
 from ....model import ops
-from ....model.attention import Chunked
 from ....model.lookup import alignment
 from ....model.ops import NULL, Done, Failed, Operation
 from ....model.shown.snapshot import Snapshot
 from ...findings.difference import difference
 from ...findings.words import plural
 from ...targets.declarations import EVICTS_MORE
+from ..chunk_losses import is_hard_to_look_up
 from .designs import without_evictions, without_exchanges
 from .moves import Move, hit_row
 from .properties import Break
@@ -93,19 +93,14 @@ def check_failure(record: RunRecord, operation: Operation, outcome: Failed, befo
     """S8: an allowed operation may fail only if it takes more blocks than are free; it changes nothing then."""
     name, free = type(operation).__name__, before.num_free if record.shows("num_free") else len(before.free)
     if not (isinstance(operation, ops.Take) and operation.count > free):
-        refuses = ["chunked-refuses"] if isinstance(operation, ops.Lookup) and _is_hard_for_chunks(record) else []
+        hard = is_hard_to_look_up(record.rules, alignment(record.shape, record.rules))
+        refuses = ["chunked-refuses"] if isinstance(operation, ops.Lookup) and hard else []
         what = f"{name} raised {outcome.error}, although it makes sense here ({plural(free, 'block')} free)"
         record.break_unless_known(refuses, "S8", what, "raised")
     after = without_evictions(record.designs, record.hides, before, after)
     if after != before:
         changes = "; ".join(difference(before, after))
         raise Break("S8", f"{name} failed with {plural(free, 'block')} free, and changed: {changes}", "changed")
-
-
-def _is_hard_for_chunks(record: RunRecord) -> bool:
-    """True if a chunked group is read by a draft model, or its blocks end where no hit does."""
-    unit = alignment(record.shape, record.rules)
-    return any(isinstance(rule, Chunked) and (rule.behind or rule.b != unit) for rule in record.rules)
 
 
 _UNTOUCHED = ("labels", "earliest", "num_identities", "registered", "events", "new_block_ids", "stats")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ....model import lookup, ops
 from ....model.arith import down
-from ....model.attention import Cross, Mamba
+from ....model.attention import Mamba
 from ....model.ops import Done
 from ....model.shown.snapshot import Snapshot
 from .moves import Move
@@ -54,7 +54,7 @@ class Published:
         self._judged = record.shows("labels", "tables") and shape.caching
         self.alignment = lookup.alignment(shape, record.rules)
         """In tokens: where hits end."""
-        self._groups = [g for g, rule in enumerate(record.rules) if not isinstance(rule, Cross | Mamba)]
+        self._groups = [g for g, rule in enumerate(record.rules) if rule.cacheable and not isinstance(rule, Mamba)]
         """States are registered where steps end, which is left to S14 and to the shadow memory."""
         self._waiting: defaultdict[str, _Waiting] = defaultdict(lambda: _Waiting(len(record.rules)))
         self._registers = self._early = False

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 from ....model import ops
 from ....model.arith import cdiv
-from ....model.attention import Chunked, Cross, Mamba, Rule, Sliding, most_states
+from ....model.attention import Mamba, Rule, most_states
 from ....model.ops import NULL, Refused
 from ....model.shown.snapshot import Snapshot
 from ...findings.words import plural
+from ..chunk_losses import is_astride
 from ..liveness.bounds import Bounds
 from .moves import Move, hit_row
 from .properties import Break
@@ -31,7 +32,7 @@ class Room:
         self.record = record
         self._judged = record.shows("tables") and (record.shows("free") or record.shows("num_free"))
         self._ahead = Bounds(record.shape, record.losses).room_ahead
-        self._windows = [g for g, rule in enumerate(record.rules) if not (rule.is_full or isinstance(rule, Cross))]
+        self._windows = [g for g, rule in enumerate(record.rules) if not (rule.is_full or rule.by_encoder)]
         self._left: dict[tuple[bool, ...], int] = {}
         """Per kind of allocation (`_kind`), the fewest blocks that one has left free beside reserved ones."""
         self._unread: dict[str, list[list[int]]] = {}
@@ -110,7 +111,7 @@ class Room:
                 # Beside the running state the gate counts the one before it, or all that drafts reach over.
                 most += max(kept + rule.p + op.gate, most_states(rule, end) if op.gate else 0)
             else:
-                most += max(0, rule.required(op.encoder_tokens if isinstance(rule, Cross) else end) - entries)
+                most += max(0, rule.required(op.encoder_tokens if rule.by_encoder else end) - entries)
         return most
 
     # Who is admitted fits.
@@ -144,7 +145,7 @@ class Room:
 
     def _comes_to_hold(self, rule: Rule, op: ops.Allocate, start: int, known: int) -> int:
         """Blocks that a request holds at some moment from `start` on, until its `known` tokens are computed."""
-        if isinstance(rule, Cross):
+        if rule.by_encoder:
             return rule.required(op.encoder_tokens)
         if isinstance(rule, Mamba) and rule.align:
             return most_states(rule, known)
@@ -157,11 +158,11 @@ class Room:
     def _gate_losses(self, start: int) -> Iterator[str]:
         """Known losses that explain why the gate counts too little."""
         rules = self.record.rules
-        if start and any(isinstance(rule, Sliding | Chunked) for rule in rules):
+        if start and any(rule.cap() is not None for rule in rules):
             yield "gate-behind-hit"
         if any(isinstance(rule, Mamba) and rule.align for rule in rules):
             yield "mamba-gate"
-        if any(isinstance(rule, Chunked) and rule.k % rule.b for rule in rules):
+        if any(map(is_astride, rules)):
             yield "chunked-cap"
 
     # What nobody reads is given back.

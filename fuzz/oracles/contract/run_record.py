@@ -13,7 +13,7 @@ from itertools import chain
 
 from ....model import ops
 from ....model.arith import cdiv
-from ....model.attention import Cross, Mamba, Step, Written, rules_for
+from ....model.attention import Mamba, Step, Written, rules_for
 from ....model.ops import NULL, Done, Operation, Shape
 from ....model.shown.snapshot import Snapshot
 from ...findings.oracle_names import PASSABLE
@@ -55,7 +55,7 @@ class RunRecord:
         """Violations at the operation that is being judged."""
         self.reached: Counter[str] = Counter()
         self.rules = rules_for(shape)
-        sizes = [(rule.group.sink_len, rule.b) for rule in self.rules if rule.group.kind == "sink"]
+        sizes = [(rule.group.sink_len, rule.b) for rule in self.rules if rule.sinks]
         self.sinks = sum([cdiv(length, size) for length, size in sizes])
         """Number of blocks that are set aside for sinks."""
         self.requests: dict[str, Tracked] = {}
@@ -112,7 +112,7 @@ class RunRecord:
     def _needed(self, group: int, computed: int) -> tuple[int, ...]:
         """Table entries with tokens that the query at position `computed` reads (by `Rule.attends`)."""
         rule = self.rules[group]
-        if isinstance(rule, Cross):
+        if rule.by_encoder:
             return ()
         return tuple(dict.fromkeys(t // rule.b for t in range(computed) if rule.attends(computed, t)))
 
@@ -121,7 +121,7 @@ class RunRecord:
     def key(self, request: Tracked, group: int, entry: int) -> int | None:
         """The content that a full table entry must hold for the request; None if not all its tokens are known."""
         end = (entry + 1) * self.rules[group].b
-        if end > len(request.contents) or isinstance(self.rules[group], Cross):
+        if end > len(request.contents) or self.rules[group].by_encoder:
             return None
         return request.contents[end - 1] * len(self.rules) + group
 
@@ -196,7 +196,7 @@ class RunRecord:
         name, full = request.submit.request, min(request.written, len(request.contents))
         for group, rule in enumerate(self.rules):
             filled, end = request.filled[group], full // rule.b
-            if (len(filled) >= end and not self.small_hash_blocks[group]) or isinstance(rule, Cross):
+            if (len(filled) >= end and not self.small_hash_blocks[group]) or rule.by_encoder:
                 continue
             table = tables[group].get(name, [])
             for entry in range(len(filled), min(end, len(table))):

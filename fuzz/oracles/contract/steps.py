@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 
 from ....model import ops
 from ....model.arith import cdiv
-from ....model.attention import Chunked, Cross, Mamba, Step
+from ....model.attention import Mamba, Step
 from ....model.ops import NULL
 from ....model.shown.snapshot import Snapshot
+from ..chunk_losses import is_astride
 from .moves import Move
 from .properties import Break
 from .run_record import RunRecord
@@ -23,7 +24,7 @@ def _excuses(record: RunRecord, request: Tracked, group: int, entry: int) -> Ite
     rule = record.rules[group]
     if request.computed < request.cut and entry < rule.skipped(request.cut) // rule.b:
         yield "computed-taken-back"
-    if isinstance(rule, Chunked) and rule.k % rule.b and entry * rule.b < request.attached:
+    if is_astride(rule) and entry * rule.b < request.attached:
         yield "chunk-astride-block"
 
 
@@ -51,7 +52,7 @@ def check_in_flight(record: RunRecord, request: Tracked, after: Snapshot, end: i
     if start >= end:
         return
     for group, rule in enumerate(record.rules):
-        if isinstance(rule, Cross) or (isinstance(rule, Mamba) and request.drafted):
+        if rule.by_encoder or (isinstance(rule, Mamba) and request.drafted):
             continue
         table = after.tables[group].get(name, ())
         last = (end - 1) // rule.b
@@ -98,7 +99,7 @@ def check_written_alone(record: RunRecord, move: Move, held: Counter[int], start
 def _written(record: RunRecord, request: Tracked, op: ops.Allocate, group: int, start: int, end: int) -> Iterator[int]:
     """Table entries that the step may write."""
     rule = record.rules[group]
-    if isinstance(rule, Cross):
+    if rule.by_encoder:
         yield from range(cdiv(op.encoder_tokens, rule.b))
     elif not isinstance(rule, Mamba):
         ahead = min(end + op.lookahead, record.shape.max_model_len)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ....model import arith
-from ....model.attention import Cross, Mamba, Rule, most_states, rules_for
+from ....model.attention import Mamba, Rule, most_states, rules_for
 from ....model.ops import Shape
 
 ENCODER_TOKENS = 5
@@ -47,13 +47,13 @@ class Bounds:
     @cached_property
     def encoder_tokens(self) -> int:
         """Tokens of the encoder's output, 0 without cross attention."""
-        return ENCODER_TOKENS if any(isinstance(rule, Cross) for rule in self.rules) else 0
+        return ENCODER_TOKENS if any(rule.by_encoder for rule in self.rules) else 0
 
     @property
     def usable(self) -> int:
         """Blocks of the pool that requests can hold: all but the null block and the sinks (vllm-project/vllm#35541,
         vllm-project/vllm#47272)."""
-        sinks = (rule.group.sink_len // rule.b for rule in self.rules if rule.group.kind == "sink")
+        sinks = (rule.group.sink_len // rule.b for rule in self.rules if rule.sinks)
         return self.shape.num_blocks - 1 - sum(sinks)
 
     @property
@@ -88,7 +88,7 @@ class Bounds:
         return required if cap is None else min(required, cap)
 
     def _length(self, rule: Rule, tokens: int) -> int:
-        return self.encoder_tokens if isinstance(rule, Cross) else tokens
+        return self.encoder_tokens if rule.by_encoder else tokens
 
     def ahead(self, start: int, known: int) -> int:
         """The most blocks that a request can come to hold that is admitted behind `start` tokens, until its `known`
@@ -122,7 +122,7 @@ class Bounds:
     def _read(self, rule: Rule, position: int) -> int:
         if isinstance(rule, Mamba):
             return 1
-        if isinstance(rule, Cross):
+        if rule.by_encoder:
             return rule.required(self.encoder_tokens)
         return position // rule.b + 1 - rule.skipped(position) // rule.b
 

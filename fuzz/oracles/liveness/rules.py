@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from ....model.attention import Chunked, Mamba, Sliding
+from ....model.attention import Mamba
 from ....model.lookup import alignment
 from ....model.ops import NULL, Done, Outcome
 from ...workload.scene import Scene
+from ..chunk_losses import is_astride, is_hard_to_look_up
 from .bounds import Bounds
 
 PROPERTIES: Mapping[str, str] = MappingProxyType(
@@ -93,7 +94,7 @@ class Watch:
     def fails(self, name: str, call: str, error: str) -> None:
         """L1: all calls of this scheduler are correct, so a request whose call raises can never finish."""
         unit = alignment(self.bounds.shape, self.bounds.rules)
-        chunks = any(isinstance(rule, Chunked) and (rule.eagle or rule.b != unit) for rule in self.bounds.rules)
+        chunks = is_hard_to_look_up(self.bounds.rules, unit)
         losses = ["chunked-refuses"] if chunks and call == "Lookup" else []
         what = f"{name} cannot go on: {call} raised {error}"
         self._end_unless_known(losses, "L1", name, what, f"{call} raised {error}")
@@ -122,13 +123,13 @@ class Watch:
     def _gate_losses(self, hit_tokens: int) -> Iterator[str]:
         """Known losses that explain why the gate counts too little."""
         rules = self.bounds.rules
-        if hit_tokens and any(isinstance(rule, Sliding | Chunked) for rule in rules):
+        if hit_tokens and any(rule.cap() is not None for rule in rules):
             yield "gate-behind-hit"
         if self.bounds.drafts:
             yield "gate-lookahead"
         if any(isinstance(rule, Mamba) and rule.align for rule in rules):
             yield "mamba-gate"
-        if any(isinstance(rule, Chunked) and rule.k % rule.b for rule in rules):
+        if any(map(is_astride, rules)):
             yield "chunked-cap"
 
     def _apart(self) -> Sequence[str]:

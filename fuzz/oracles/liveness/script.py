@@ -8,6 +8,7 @@ scheduler.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ....model.attention import RULES, Mamba
 from ....model.ops import Advance, Kind, Operation, Shape, StepStart, Submit
 from ...findings.finding import Trace
 from ...workload.draw import Draw
@@ -63,7 +64,7 @@ def draw_script(
 def _wide_enough(draw: Draw, shape: Shape) -> Shape:
     """The shape with a token budget of at least one block of each Mamba group, as engines require at start-up. It is
     often large enough for several requests in one step."""
-    states = [group.block_size for group in shape.groups if group.kind == "mamba"]
+    states = [group.block_size for group in shape.groups if RULES[group.kind] is Mamba]
     budget = draw.choose((shape.max_num_batched_tokens, shape.max_num_batched_tokens, 2 * shape.max_model_len))
     return replace(shape, max_num_batched_tokens=max([budget, *states]))
 

@@ -24,11 +24,12 @@ from collections.abc import Collection, Hashable, Sequence
 
 from ....model import ops
 from ....model.arith import cdiv
-from ....model.attention import Chunked, Cross, Mamba, Rule, Step
+from ....model.attention import Mamba, Rule, Step
 from ....model.ops import NULL, Done, Operation, Outcome
 from ....model.shown.snapshot import Snapshot
 from ...targets.answers import answers_of
 from ...targets.declarations import EXCHANGES
+from ..chunk_losses import is_astride
 from .engine_state import EngineRequest, table_text
 from .mamba import States
 from .memory import Corruption
@@ -167,7 +168,7 @@ class Shadow(States):
         for group, rule in enumerate(self.rules):
             if isinstance(rule, Mamba):
                 continue
-            if not isinstance(rule, Cross):
+            if not rule.by_encoder:
                 self._read(request, group, rule, rule.skipped(start), start, snapshot)
                 self._write(request, group, start, end, snapshot)
                 if (drafts := max(end, len(request.contents))) < ahead:
@@ -189,7 +190,7 @@ class Shadow(States):
         self.memory.follow(after)
         self._exchange_states(request, before, after)
         for group, rule in enumerate(self.rules):
-            if not isinstance(rule, Mamba | Cross):
+            if not (isinstance(rule, Mamba) or rule.by_encoder):
                 self._read(request, group, rule, rule.skipped(request.computed), request.computed, after)
         return None
 
@@ -200,9 +201,9 @@ class Shadow(States):
         first = request.first_query(self.designs)
         if request.scheduled:
             for group, rule in enumerate(self.rules):
-                if not isinstance(rule, Mamba | Cross):
+                if not (isinstance(rule, Mamba) or rule.by_encoder):
                     self._read(request, group, rule, rule.skipped(first), end, snapshot)
-                elif isinstance(rule, Cross):
+                elif rule.by_encoder:
                     self._read(request, group, rule, 0, request.encoder_tokens, snapshot)
         request.computed, request.scheduled = end - op.rejected, 0
         self._learn(request, op.sampled)
@@ -298,8 +299,7 @@ class Shadow(States):
         rule = self.rules[group]
         if request.computed < request.most_computed and position < rule.skipped(request.most_computed):
             return self._is_excused("computed-taken-back")
-        astride = isinstance(rule, Chunked) and rule.k % rule.b and position < request.attached
-        return bool(astride) and self._is_excused("chunk-astride-block")
+        return is_astride(rule) and position < request.attached and self._is_excused("chunk-astride-block")
 
     def _judge_drafts(self, request: EngineRequest, group: int, end: int, snapshot: Snapshot) -> None:
         """Turn drafts before position `end` that were accepted into content. They must still be where they were."""
@@ -331,7 +331,7 @@ class Shadow(States):
                 for entry, after in rule.writes(Step(end - 1, end)).items() if end > start else ():
                     if entry < len(table) and table[entry] != NULL:
                         self._put_state(request, group, after, table[entry])
-            elif not isinstance(rule, Cross):
+            elif not rule.by_encoder:
                 first = start
                 while first < rule.skipped(end) and self._missing(name, group, first, first + 1, snapshot) is not None:
                     first += 1
@@ -340,7 +340,7 @@ class Shadow(States):
     def _encode(self, request: EngineRequest, num_tokens: int, snapshot: Snapshot) -> None:
         """Write keys and values of the encoder's output, once for each request."""
         for group, rule in enumerate(self.rules):
-            if isinstance(rule, Cross) and not request.encoder_tokens:
+            if rule.by_encoder and not request.encoder_tokens:
                 tags = [self._encoder_tag(request, group, position) for position in range(num_tokens)]
                 self._store(request, group, 0, tags, snapshot)
         request.encoder_tokens = request.encoder_tokens or num_tokens

@@ -7,7 +7,7 @@ from itertools import count
 from typing import NamedTuple
 
 from ....model import ops
-from ....model.attention import Cross, Mamba, Step, rule_for
+from ....model.attention import Mamba, Step, rule_for
 from ....model.ops import Shape
 from ....model.shown.snapshot import Snapshot
 from ...targets.declarations import COUNTS_AT_LAUNCH
@@ -138,7 +138,7 @@ class EngineState:
 
     def _expected_run(self, request: EngineRequest, group: int, start: int, end: int) -> list[int | None]:
         """The tags that positions `start .. end - 1` must hold; None for positions that were never written."""
-        if isinstance(self.rules[group], Cross):
+        if self.rules[group].by_encoder:
             return [self._encoder_tag(request, group, position) for position in range(start, end)]
         tags, drafts = self._tags(request, group, start, end), request.drafts[group]
         return [*tags, *[drafts.get(position) for position in range(start + len(tags), end)]]

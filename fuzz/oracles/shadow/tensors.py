@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from ....model.arith import cdiv
+from ....model.attention import RULES, Mamba
 from ....model.ops import NULL, Group, Shape
 from ....model.shown.snapshot import Snapshot
 from ...adapters.impl import bind_impl
+from ...kinds import KINDS
 from . import GARBAGE, Corruption
 
 POISON_BYTE = 0xA5
@@ -235,7 +237,7 @@ class TensorMemory:
     def _mirror_token(self, group: int, block: int, offset: int, tag: int) -> None:
         """Write a token to the mirror. A page has the keys of the whole block, then its values; or one vector a
         token."""
-        planes = 1 if self._shape.groups[group].kind in ("mla", "sliding_mla") else 2
+        planes = 1 if KINDS[self._shape.groups[group].kind].latent else 2
         width = self.page_bytes // (planes * self.sizes[group] * INT32.itemsize)
         for number in range(2 - group % 2):
             page = self._mirror_page(number, block).view(INT32).reshape(planes, self.sizes[group], width)
@@ -267,8 +269,8 @@ def _page_bytes(sizes: Sequence[int]) -> int:
 
 def _spec(names: Callable[[str], Any], group: Group, size: int, page: int) -> Any:
     """The spec of a group whose blocks are `size` tokens and whose pages are `page` bytes."""
-    if group.kind == "mamba":
-        return names("MambaSpec")(
+    if RULES[group.kind] is Mamba:
+        return names(KINDS[group.kind].spec)(
             block_size=size,
             shapes=((3,), (2, 2)),
             dtypes=(INT32, INT32),
@@ -276,7 +278,7 @@ def _spec(names: Callable[[str], Any], group: Group, size: int, page: int) -> An
             mamba_cache_mode=group.mamba_mode,
             num_speculative_blocks=group.speculative_blocks,
         )
-    planes = 1 if group.kind in ("mla", "sliding_mla") else 2
+    planes = 1 if KINDS[group.kind].latent else 2
     width = page // (planes * size * INT32.itemsize)
     heads = 2 if width % 2 == 0 else 1
     return bind_impl().attention_spec(group, size, heads, width // heads, INT32)

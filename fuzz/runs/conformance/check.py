@@ -8,10 +8,12 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 
 from ....model import ops
+from ....model.attention import RULES
 from ....model.shown.snapshot import Snapshot
 from ...findings.finding import our_bug
 from ...findings.oracle_names import LIVENESS
 from ...findings.words import plural
+from ...kinds import HYBRIDS, KINDS
 from ...opening.targets import open_target
 from ...oracles.liveness import judge
 from ...targets.base import (
@@ -93,14 +95,7 @@ def _size_built(target: Target, report: Conformance) -> int | None:
 
 
 def _shape_of_kind(kind: ops.Kind, size: int) -> ops.Shape:
-    groups = {
-        "sliding": ops.Group(kind, size, window=2 * size),
-        "sliding_mla": ops.Group(kind, size, window=2 * size),
-        "chunked": ops.Group(kind, size, chunk=2 * size),
-        "mamba": ops.Group(kind, size, mamba_mode="align"),
-        "sink": ops.Group(kind, size, sink_len=size),
-    }
-    return shape_of(size, 12, groups=(groups.get(kind, ops.Group(kind, size)),), caching=kind != "cross")
+    return shape_of(size, 12, groups=(KINDS[kind].usual(size, 2 * size),), caching=RULES[kind].cacheable)
 
 
 def _everything_finishes(target: Target, report: Conformance, oracles: Sequence[str]) -> None:
@@ -124,10 +119,9 @@ def _everything_finishes(target: Target, report: Conformance, oracles: Sequence[
 
 def _other_kinds(target: Target, report: Conformance, size: int, oracles: Sequence[str]) -> None:
     """Which kinds of groups are built, each driven a little and judged by the oracles alone."""
-    kinds: tuple[ops.Kind, ...] = ("mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross")
-    hybrid = shape_of(size, 12, groups=(ops.Group("full", size), ops.Group("sliding", size, window=2 * size)))
-    shapes = [("hybrids", "full+sliding", hybrid)]
-    shapes += [(f"Group.kind={kind}", kind, _shape_of_kind(kind, size)) for kind in kinds]
+    name, groups = "+".join(HYBRIDS[0]), tuple(KINDS[kind].usual(size, 2 * size) for kind in HYBRIDS[0])
+    shapes = [("hybrids", name, shape_of(size, 12, groups=groups))]
+    shapes += [(f"Group.kind={kind}", kind, _shape_of_kind(kind, size)) for kind in KINDS if kind != "full"]
     told, missing = Scenario("Other kinds of groups"), []
     for name, kind, shape in shapes:
         driver = ScenarioDriver(target, report, oracles)
@@ -139,7 +133,8 @@ def _other_kinds(target: Target, report: Conformance, size: int, oracles: Sequen
                 told.lines[-1] = _needless(name, kind, "built")
             elif built:
                 driver.scenario = told
-                _drive(driver, size, cross=kind == "cross")
+                by_encoder = any(RULES[group.kind].by_encoder for group in shape.groups)
+                _drive(driver, size, size if by_encoder and driver.has("Allocate.encoder_tokens") else 0)
             elif name not in lacking(target):
                 missing.append(name)
         except End:
@@ -155,13 +150,12 @@ def _other_kinds(target: Target, report: Conformance, size: int, oracles: Sequen
     report.scenarios.append(told)
 
 
-def _drive(driver: ScenarioDriver, size: int, *, cross: bool) -> None:
-    """A request comes, grows, starts again and ends."""
+def _drive(driver: ScenarioDriver, size: int, encoder: int) -> None:
+    """A request comes, grows, starts again and ends; `encoder`: tokens of its encoder."""
     length = 3 * size
     before = len(driver.scenario.lines)
     driver.ask(ops.Submit("a", prompt(length)), "a prompt of 3 blocks")
     driver.ask(ops.Lookup("a"), "nothing is cached yet")
-    encoder = size if cross and driver.has("Allocate.encoder_tokens") else 0
     driver.ask(ops.Allocate("a", length, encoder_tokens=encoder), "room for the prompt")
     driver.ask(ops.Advance("a", (7,)), "computed")
     for _ in range(2):

@@ -11,7 +11,7 @@ from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.fuzz.workload.tuning import Tuning
 from blockproof.model.attention import rules_for
 from blockproof.model.core import Model
-from blockproof.model.ops import SLIDING_FAMILY, Done
+from blockproof.model.ops import Done
 
 NAMES = [name for name, kinds in ATTENTION.items() if takes_rounds(kinds)]
 
@@ -37,9 +37,8 @@ def test_every_such_core_can_be_built_and_can_end_hits_at_many_places(name, bloc
         assert shape.retention_interval != 0
         assert shape.max_model_len == 8 * shape.scheduler_block_size + 1
         for rule in rules_for(shape):
-            slides = rule.group.kind in SLIDING_FAMILY
-            assert rule.behind == (rule.b if slides or rule.is_full else 0)
-            assert not slides or 1 <= rule.w <= 2 * rule.b
+            assert rule.behind == (rule.b if rule.windowed or rule.is_full else 0)
+            assert not rule.windowed or 1 <= rule.w <= 2 * rule.b
         tables = [-(-shape.max_model_len // group.block_size) for group in shape.groups]
         assert max(tables) <= shape.num_blocks - 2 <= sum(tables)
         seen.add(shape.num_blocks - 2 == sum(tables))
