@@ -226,8 +226,8 @@ class _Experiment:
     def _occurring(self, ids: Ids) -> list[str]:
         """Those of the deviations that occur in the model on the way to the finding."""
         rule = self.explain.rule(ids)
-        rule.start(self.shape)
-        for operation in self.operations:
+        outcome, _ = rule.start(self.shape)
+        for operation in self.operations if isinstance(outcome, Done) else ():  # with some there is no such core
             rule.step(operation)
         model = rule.model
         return (

@@ -119,7 +119,7 @@ class Situations:
     def _see_allocated(self, operation: Allocate, outcome: Done) -> None:
         """One request has room for its step, in a call of its own or in a batch."""
         model, request, reached = self.model, self.model.requests[operation.request], self.reached
-        if _are_many(cast(tuple[tuple[int, ...], ...], outcome.value)):
+        if outcome.value and _are_many(cast(tuple[tuple[int, ...], ...], outcome.value)):
             reached["many blocks: taken together"] += 1
         if operation.hit and request.hit is not None and _are_many(request.hit[1]):
             reached["many blocks: hit used"] += 1

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 
 from ...model.core import Model
-from ...model.ops import Operation, Outcome, Shape
+from ...model.ops import Done, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from .deviations import DeviatingModel
 
@@ -21,7 +21,8 @@ class Rule:
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """See `Target.start`."""
         self.model = self._made(shape)
-        return self.model.construction, self.model.snapshot()
+        built = isinstance(self.model.construction, Done)
+        return self.model.construction, self.model.snapshot() if built else None
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """See `Target.step`."""

@@ -146,3 +146,16 @@ def test_what_a_core_hides_is_asked_of_the_core_of_the_trace():
     target = HidesInFull(partial(model_for, RELEASE), LATER)
     assert root_of("untagged-extra-keys", target) == "untagged-extra-keys"  # full attention
     assert root_of("../deviations/eagle-cut-twice", target) == "short-prompt-loses-hit"
+
+
+def test_a_core_that_a_known_flaw_would_not_let_be_built_is_no_bug_of_ours(monkeypatch):
+    """An older release builds cores with sinks; 0.23.0, of which the flaws are known, builds none. The trace stays as it
+    is: what would be left of it needs no sink."""
+    monkeypatch.setattr(root_causes, "smallest", lambda found, *given, **named: found)
+    target, summary = open_target("fault:hit-in-wrong-order"), Summary("older", "random", 1)
+    target.name = "vllm==0.19.1"
+    run_random(target, Plan(1, operations=6_000, attention=("sink+sliding",), oracles=(CONTRACT,)), summary)
+    assert (summary.finding.oracle, summary.finding.observable) == (CONTRACT, "S7")
+    assert not isinstance(model_for(RELEASE, summary.trace.shape).construction, Done)
+    plan = Plan(1, oracles=(CONTRACT,), roots=ROOTS)
+    assert RootCauses(target, plan).of(Found(summary.finding, summary.trace)) == NEW
