@@ -149,8 +149,8 @@ def test_what_a_core_hides_is_asked_of_the_core_of_the_trace():
 
 
 def test_a_core_that_a_known_flaw_would_not_let_be_built_is_no_bug_of_ours(monkeypatch):
-    """An older release builds cores with sinks; 0.23.0, of which the flaws are known, builds none. The trace stays as it
-    is: what would be left of it needs no sink."""
+    """An older release builds cores with sinks; 0.23.0, of which the flaws are known, builds none. The trace stays as
+    it is: what would be left of it needs no sink."""
     monkeypatch.setattr(root_causes, "smallest", lambda found, *given, **named: found)
     target, summary = open_target("fault:hit-in-wrong-order"), Summary("older", "random", 1)
     target.name = "vllm==0.19.1"
