@@ -104,7 +104,8 @@ def keep_found(
     after = plural(done.operations, "operation")
     try:
         saved = f"saved in {first.trace}" if first.is_written else "not saved"
-        say(f"found after {after}, {saved}; shrinking for at most {plan.shrink_seconds:.0f} s ...")
+        goes_on = f"; shrinking for at most {plan.shrink_seconds:.0f} s ..." if plan.shrink_seconds else ""
+        say(f"found after {after}, {saved}{goes_on}")
         with shrinking(plan.shrink_seconds) as show, unharmed():
             kind, most = found.finding.kind, plan.shrink_seconds
             shrunk = shrink(found.trace, kind, target, judging, max_seconds=most, on_try=show)
