@@ -142,15 +142,12 @@ class Summary:
 
     def add_run(self, attention: str, run: Run, finding: Finding | None, trace: Trace | None) -> None:
         """Count one run that is over; `finding` is what it ended with, and `trace` what shows it."""
-        kinds = [type(operation).__name__ for operation in run.operations]
-        results = [one.error if isinstance(one, Failed) else type(one).__name__ for one in run.outcomes]
         self.runs += 1
-        self.operations += len(kinds)
+        self.operations += len(run.operations)
         self.drawn = together((self.drawn, digest_of(run.shape, run.operations)))
         self.attention[attention] += 1
         self.unbuilt[attention] += not run.built
-        self.operation_counts.update(kinds)
-        self.outcomes.update(zip(kinds, results, strict=True))
+        self._count_outcomes(run)
         self.reached.update(reached := run.reached())
         self.history.reach(reached, self.seconds)
         self.deviated.update(getattr(run.scene, "deviated", {}))
@@ -161,12 +158,23 @@ class Summary:
         if not run.built:
             self.causes["start", Failed.__name__, run.not_built or "the target was lost"] += 1
         elif run.shape.caching:
-            found = [outcome for kind, outcome in zip(kinds, run.outcomes, strict=True) if kind == Lookup.__name__]
-            self.hits["lookups"] += len(found)
-            self.hits["hits"] += sum(_is_hit(outcome) for outcome in found)
+            answers = zip(run.operations, run.outcomes, strict=True)
+            self.hits["hits"] += sum(_is_hit(outcome) for operation, outcome in answers if type(operation) is Lookup)
         self.history.see(self.now())
         if finding is not None and trace is not None:
             self.add_found(Found(finding, trace, attention=Counter([attention]), seed=self.seed))
+
+    def _count_outcomes(self, run: Run) -> None:
+        counted = Counter(zip(map(type, run.operations), map(type, run.outcomes), strict=True))
+        for (kind, result), times in counted.items():
+            self.operation_counts[kind.__name__] += times
+            if result is not Failed:
+                self.outcomes[kind.__name__, result.__name__] += times
+            if kind is Lookup and run.built and run.shape.caching:
+                self.hits["lookups"] += times
+        if any(result is Failed for _, result in counted):
+            answers = zip(run.operations, run.outcomes, strict=True)
+            self.outcomes.update((type(one).__name__, end.error) for one, end in answers if isinstance(end, Failed))
 
     def now(self) -> Sample:
         """What it has come to, for its history."""

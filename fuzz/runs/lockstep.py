@@ -91,6 +91,7 @@ class LockstepRun(Run):
         self._theirs: Snapshot | None = None  # the target's
         self._looks = ModelLooks(self.model)
         self._glances, self._looked = False, True
+        self._glance = cast(Glancing, self.target).glance if hasattr(self.target, "glance") else self.target.step
         self._blind = self._may_be_blind()
         self.full_look_every = self.judging.full_look_every
         expected, ours = self.model.construction, self._looks.look()
@@ -133,7 +134,7 @@ class LockstepRun(Run):
             elif looks:
                 actual, theirs = ask(self.target.step, operation)
             else:  # what was compared is the same on both sides
-                actual, theirs = ask(cast(Glancing, self.target).glance, operation, last, ours)
+                actual, theirs = ask(self._glance, operation, last, ours)
             if self.hidden:
                 theirs, actual = self._visible(ours, theirs), self._told(operation, expected, actual)
             if self._deviating is not None and self._deviating.undefined:

@@ -5,7 +5,7 @@ They are read off the model from outside: from its operations, its outcomes and 
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import combinations, compress, takewhile
 from operator import ne
 from typing import Any, cast
@@ -175,31 +175,44 @@ class Situations:
         several, drafts = len(model.rules) > 1, any(rule.behind for rule in model.rules)
         if not several and not drafts:
             return  # one group alone, with hits at its own blocks: what it finds is the hit
-        size, more, there = len(request.tokens), tokens + model.alignment, self._there(request)
-
-        def serves(group: int, length: int) -> bool:
-            """True if the group alone would have a hit of so many tokens, with full attention then also any shorter."""
-            first, end = model.rules[group].first(length), model.rules[group].end(length)
-            return _all_there(there[group], first, end)
-
-        def lengths(group: int, first: int, unit: int) -> range:
-            """The multiples of `unit`, from `first` on, at which a hit of the group alone may end."""
-            return range(first, lookup.replay_boundary([model.rules[group]], unit, size) + 1, unit)
-
+        size, more = len(request.tokens), tokens + model.alignment
+        full = next((group for group, rule in enumerate(model.rules) if rule.is_full), None)
+        if more >= size and (full is None or model.rules[full].b == model.alignment):
+            return  # there is no longer hit
+        there = self._there(request)
         if several:
             self.reached["hit cut by another group"] += any(
-                serves(group, length)
-                for group, rule in enumerate(model.rules)
-                for length in lengths(group, more, model.alignment)[: 1 if rule.is_full else None]
+                self._alone(group, there[group], more, size) for group in range(len(model.rules))
             )
-        full = next((group for group, rule in enumerate(model.rules) if rule.is_full), None)
-        if full is not None and (unit := model.rules[full].b) < model.alignment:
-            prefixes = [0, *takewhile(partial(serves, full), lengths(full, unit, unit))]
+        if full is not None and (unit := model.rules[full].b) < model.alignment and there[full][:1] == [True]:
+            lengths = range(unit, lookup.replay_boundary([model.rules[full]], unit, size) + 1, unit)
+            prefixes = [0, *takewhile(partial(self._serves, full, there[full]), lengths)]
             self.reached["hit cut by the alignment"] += prefixes[-1] % model.alignment > 0
         if drafts and more < size:
             self.reached["eagle drop"] += all(
                 _all_there(there[group], rule.first(more), more // rule.b) for group, rule in enumerate(model.rules)
             )
+
+    def _alone(self, group: int, there: list[bool], more: int, size: int) -> bool:
+        """True if the group alone would have a hit of `more` tokens or above, in a request of `size` tokens."""
+        rule, unit = self.model.rules[group], self.model.alignment
+        if True not in there and not self._needs_nothing[group]:
+            return False
+        lengths = range(more, lookup.replay_boundary([rule], unit, size) + 1, unit)
+        if rule.is_full:  # what has no hit of `more` tokens has no longer one
+            lengths = lengths[:1]
+        return any(self._serves(group, there, length) for length in lengths)
+
+    def _serves(self, group: int, there: list[bool], length: int) -> bool:
+        """True if the group has every block that a hit of so many tokens needs."""
+        rule = self.model.rules[group]
+        return _all_there(there, rule.first(length), rule.end(length))
+
+    @cached_property
+    def _needs_nothing(self) -> list[bool]:
+        """Per group, whether there is a length at which a hit needs no block of it."""
+        lengths = range(self.model.alignment, self.model.shape.max_model_len + 1, self.model.alignment)
+        return [any(rule.first(one) >= rule.end(one) for one in lengths) for rule in self.model.rules]
 
     def _there(self, request: Request) -> list[list[bool]]:
         """Per group, whether a block is registered for the content of each full block of the request's table."""

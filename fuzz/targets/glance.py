@@ -132,7 +132,7 @@ class Looks(ABC):
                 if registered is last.registered:
                     return last
                 holders = False
-        return Snapshot(
+        shown = (
             *(self.holders() if holders else last[:4]),
             tables,
             registered,
@@ -140,6 +140,7 @@ class Looks(ABC):
             self.new_block_ids() if new_ids else last.new_block_ids,
             self.stats() if stats else last.stats,
         )
+        return tuple.__new__(Snapshot, shown)  # half as long as `Snapshot(*shown)`
 
     def _has_rows(self, requests: Sequence[str], shown: Snapshot) -> bool:
         """True if the rows of these requests are as in `shown`."""

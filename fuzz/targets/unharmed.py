@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -17,6 +17,8 @@ from ..findings.interruption import ENDING
 _RECURSION = sys.getrecursionlimit()
 _PACKAGE = __name__.rpartition(".targets.")[0]
 _really_exit = os._exit
+_handler: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsignal", signal.getsignal)
+"""As `signal.getsignal`, but a number stays a number: to look for its name takes twenty times as long."""
 
 
 def allow_recursion() -> None:
@@ -62,7 +64,7 @@ class ProcessState:
         self._folder: str | None = None
         with suppress(OSError):  # it may have been removed
             self._folder = os.getcwd()
-        self._signals: dict[int, Any] = {number: signal.getsignal(number) for number in ENDING}
+        self._signals: dict[int, Any] = {number: _handler(number) for number in ENDING}
 
     def restore(self) -> None:
         """Make it so again."""
@@ -76,7 +78,7 @@ class ProcessState:
                 os.chdir(self._folder)
         if threading.current_thread() is threading.main_thread():
             for number, before in self._signals.items():
-                if before is not None and signal.getsignal(number) is not before:
+                if before is not None and _handler(number) != before:
                     signal.signal(number, before)
 
 

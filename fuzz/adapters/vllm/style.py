@@ -85,6 +85,7 @@ class VllmStyleTarget:
         self._called = binding.release
         self._requests: dict[str, _Live] = {}
         self._adapters: dict[str, int] = {}
+        self._hashers: dict[tuple[int, bool], Any] = {}
 
     @property
     def version(self) -> str:
@@ -105,7 +106,7 @@ class VllmStyleTarget:
             with redirect_stdout(sys.stderr):
                 with self._around:
                     self._manager = self._binding.manager(shape)
-                self._hasher = self._binding.block_hasher(shape) if shape.caching else None
+                self._hasher = self._hasher_of(shape) if shape.caching else None
         except Exception as error:
             return failed(error), None
         self._pool = self._manager.block_pool
@@ -113,6 +114,13 @@ class VllmStyleTarget:
         self._names = EventNames(shape.event_digests, self._hashes) if shape.events else None
         self._observer = Observer(self._manager, self._adapters, self.hides, self._names)
         return DONE, self.look()
+
+    def _hasher_of(self, shape: Shape) -> Any:
+        """What computes the hashes of blocks; it knows nothing of a core, so those of one block size share it."""
+        key = shape.hash_block_size, shape.eagle or any(group.eagle for group in shape.groups)
+        if key not in self._hashers:
+            self._hashers[key] = self._binding.block_hasher(shape)
+        return self._hashers[key]
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """Apply one operation and look at the state afterwards."""
