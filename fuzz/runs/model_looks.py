@@ -44,17 +44,24 @@ class ModelLooks(Looks):
 
     def identities(self, last: Snapshot) -> Identities:
         """Which block has which identity, and the events."""
-        model, labels, earliest, known = self._model, last.labels, last.earliest, last.num_identities
-        before, identity = self._identity, model.state.identity
+        labels, earliest, known = last.labels, last.earliest, last.num_identities
+        before, identity = self._identity, self._model.state.identity
         if identity != before:
             self._identity = identity.copy()
-            first = model.state.earliest()
-            labels, earliest, known = [None] * len(labels), [None] * len(labels), len(first)
-            for block in sorted(identity):  # labels are given out in the order of the blocks, then to events
-                key = identity[block]
-                labels[block] = last.labels[block] if key is before.get(block) else model.labels(key)
-                earliest[block] = first[key]
-        return labels, earliest, known, self._pending_events() if model.state.events else ()
+            labels, new = labels.copy(), [block for block, key in identity.items() if before.get(block) is not key]
+            for block in before.keys() - identity.keys():
+                labels[block] = None
+            for block in sorted(new):  # labels are given out in the order of the blocks, then to events
+                labels[block] = self._model.labels(identity[block])
+            first = self._model.state.earliest()
+            if known == len(before) and len(first) == len(identity):  # each stands for itself, then and now
+                earliest = earliest.copy()
+                for block in before.keys() ^ identity.keys():
+                    earliest[block] = block if block in identity else None
+            else:
+                earliest = [first[identity[block]] if block in identity else None for block in range(len(labels))]
+            known = len(first)
+        return labels, earliest, known, self._pending_events() if self._model.state.events else ()
 
     def _pending_events(self) -> tuple[Value, ...]:
         """The events that were not drained yet; each is converted once."""

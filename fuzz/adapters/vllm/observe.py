@@ -5,7 +5,8 @@ pool gives in bulk where it does, comprehensions over attributes, and each event
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from operator import attrgetter, is_
+from itertools import compress
+from operator import attrgetter, is_, ne
 from typing import Any
 
 from ....model.ops import NULL, Value
@@ -56,6 +57,7 @@ class Observer(Looks):
         self._keys: list[Any] = []  # of each block: few operations change any
         self._labels: list[int | None] = []  # of these keys
         self._earliest: list[int | None] = []  # the block that a lookup of each yields
+        self._alone = False  # True if no two blocks had the same identity
         self._seen_events: list[object] = []
         self._event_values: list[Value] = []
         self._names = names
@@ -84,7 +86,8 @@ class Observer(Looks):
             for manager in self._managers
         ]
         registered = [dict(manager.num_cached_block) for manager in self._managers]
-        self._note(self._block_keys())
+        self._alone = False
+        self._note(self._block_keys(), ())
         known = self._labels, self._earliest, len(self._pool.cached_block_hash_to_block), self._pending_events()
         now = (*self.holders(), tables, registered, *known, self.new_block_ids(), self.stats())
         shown = Snapshot(*now)
@@ -116,22 +119,26 @@ class Observer(Looks):
         """Which block has which identity, and the events."""
         keys, labels, earliest = self._block_keys(), last.labels, last.earliest
         if keys != self._keys:
-            self._note(keys)
+            self._note(keys, compress(range(len(keys)), map(ne, keys, self._keys)))
             labels, earliest = self._labels, self._earliest
         return labels, earliest, len(self._pool.cached_block_hash_to_block), self._pending_events()
 
-    def _note(self, keys: list[Any]) -> None:
-        """The blocks have these identities now."""
-        if keys != self._keys:
-            label = self._label
-            self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
-        index = self._pool.cached_block_hash_to_block
-        if self._splits:
-            find = index.find
-            found = [None if key is None else find(*key) for key in keys]
+    def _note(self, keys: list[Any], changed: Iterable[int]) -> None:
+        """The blocks have these identities now; those of the `changed` ones are others than before. What a lookup finds
+        can be another block for those that did not change, too, if two share an identity, or did so before."""
+        index, label, splits = self._pool.cached_block_hash_to_block, self._label, self._splits
+        find = index.find if splits else index.get_one_block
+        alone = len(index) == len(keys) - keys.count(None)
+        if alone and self._alone:
+            labels, earliest = self._labels.copy(), self._earliest.copy()
         else:
-            found = [None if key is None else index.get_one_block(key) for key in keys]
-        self._earliest = [None if block is None else block.block_id for block in found]
+            labels, earliest, changed = [None] * len(keys), [None] * len(keys), range(len(keys))
+        for block in changed:
+            key = keys[block]
+            labels[block] = None if key is None else label[key]
+            found = None if key is None else find(*key) if splits else find(key)
+            earliest[block] = None if found is None else found.block_id
+        self._keys, self._alone, self._labels, self._earliest = keys, alone, labels, earliest
 
     def new_block_ids(self) -> list[list[int]]:
         """Per group, those not drained yet."""
