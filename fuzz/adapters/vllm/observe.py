@@ -86,8 +86,7 @@ class Observer(Looks):
             for manager in self._managers
         ]
         registered = [dict(manager.num_cached_block) for manager in self._managers]
-        self._alone = False
-        self._note(self._block_keys(), ())
+        self._note(self._block_keys())
         known = self._labels, self._earliest, len(self._pool.cached_block_hash_to_block), self._pending_events()
         now = (*self.holders(), tables, registered, *known, self.new_block_ids(), self.stats())
         shown = Snapshot(*now)
@@ -119,26 +118,29 @@ class Observer(Looks):
         """Which block has which identity, and the events."""
         keys, labels, earliest = self._block_keys(), last.labels, last.earliest
         if keys != self._keys:
-            self._note(keys, compress(range(len(keys)), map(ne, keys, self._keys)))
+            self._note(keys, partly=True)
             labels, earliest = self._labels, self._earliest
         return labels, earliest, len(self._pool.cached_block_hash_to_block), self._pending_events()
 
-    def _note(self, keys: list[Any], changed: Iterable[int]) -> None:
-        """The blocks have these identities now; those of the `changed` ones are others than before. What a lookup finds
-        can be another block for those that did not change, too, if two share an identity, or did so before."""
+    def _note(self, keys: list[Any], *, partly: bool = False) -> None:
+        """The blocks have these identities now. What a lookup finds is asked for all; `partly` only for those that have
+        changed, unless two blocks share an identity, or did so before: then it may have changed for others, too."""
         index, label, splits = self._pool.cached_block_hash_to_block, self._label, self._splits
         find = index.find if splits else index.get_one_block
-        alone = len(index) == len(keys) - keys.count(None)
-        if alone and self._alone:
-            labels, earliest = self._labels.copy(), self._earliest.copy()
+        alone, before = len(index) == len(keys) - keys.count(None), self._keys
+        if partly and alone and self._alone:
+            self._labels, self._earliest = self._labels.copy(), self._earliest.copy()
+            for block in compress(range(len(keys)), map(ne, keys, before)):
+                key = keys[block]
+                self._labels[block] = None if key is None else label[key]
+                found = None if key is None else find(*key) if splits else find(key)
+                self._earliest[block] = None if found is None else found.block_id
         else:
-            labels, earliest, changed = [None] * len(keys), [None] * len(keys), range(len(keys))
-        for block in changed:
-            key = keys[block]
-            labels[block] = None if key is None else label[key]
-            found = None if key is None else find(*key) if splits else find(key)
-            earliest[block] = None if found is None else found.block_id
-        self._keys, self._alone, self._labels, self._earliest = keys, alone, labels, earliest
+            if keys != before:
+                self._labels = [None if key is None else label[key] for key in keys]
+            blocks = [None if key is None else find(*key) if splits else find(key) for key in keys]
+            self._earliest = [None if block is None else block.block_id for block in blocks]
+        self._keys, self._alone = keys, alone
 
     def new_block_ids(self) -> list[list[int]]:
         """Per group, those not drained yet."""
