@@ -1,7 +1,8 @@
 """The identity of a block: the content of its tokens and of everything before them.
 
-An identity is no digest: two are one object exactly if the parent's identity, the tokens and the tagged extra keys are
-equal. Where a core's digest depends on less than the content, or on more, the two differ (core.md §3, T22, T23).
+An identity is no digest: two are the same object exactly if the parent block's identity, the tokens and the tagged
+extra keys are equal. So where a core's digest depends on less than the content, or on more, core and model differ
+(core.md §3, T22, T23).
 """
 
 from collections.abc import Sequence
@@ -49,11 +50,10 @@ def extra_keys(submit: Submit, start: int, end: int) -> tuple[ExtraKey, ...]:
     (vllm-project/vllm#36708), and with its length, since an identifier may have several. Rows count with their places:
     where no row stands, the token is content. The salt is a key of the first block only: all others inherit it.
     """
-    if not (submit.adapter or submit.items or submit.salt or submit.embeds):
-        return ()
     adapter: list[ExtraKey] = [("adapter", (submit.adapter, submit.adapter_version))] if submit.adapter else []
     items = overlapping_items(submit.items, start, end)
     placed: list[ExtraKey] = [("item", (item.identifier, item.offset - start, item.length)) for item in items]
     salt: list[ExtraKey] = [("salt", submit.salt)] if submit.salt and start == 0 else []
-    rows = tuple((place, row) for place, row in enumerate((submit.embeds or ())[start:end]) if row is not None)
+    embeds = submit.embeds[start:end] if submit.embeds is not None else ()
+    rows = tuple((place, row) for place, row in enumerate(embeds) if row is not None)
     return (*adapter, *placed, *salt, *([("embeds", rows)] if rows else []))

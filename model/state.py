@@ -7,7 +7,6 @@ block is free if nothing holds it, and the free queue is the free blocks in the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from .attention import NO_STEP, Written, demand
@@ -85,9 +84,10 @@ class State:
     def references(self) -> list[int]:
         """References per block: how many table entries and outside holders hold it; the null block's is 0 (T26)."""
         counts = [0] * self.num_blocks
-        for held in chain((self.outside, self.sinks), *map(dict.values, self.tables)):
-            for block in held:
-                counts[block] += 1
+        for tables in (*self.tables, {"outside": self.outside, "sinks": self.sinks}):
+            for held in tables.values():
+                for block in held:
+                    counts[block] += 1
         counts[NULL] = 0
         return counts
 
