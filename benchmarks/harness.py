@@ -31,13 +31,9 @@ PARTS = ("model", "impl", "fuzz", "proofs", "docs", "examples")
 class Other:
     """A side from outside: each method of `Side` is a call."""
 
-    def __init__(self, checkout: Path, folder: Path) -> None:
-        package = folder / "blockproof"
-        package.mkdir(parents=True)
-        for part in PARTS:
-            (package / part).symlink_to(checkout / part)
+    def __init__(self, checkout: Path, folder: Path, number: int) -> None:
         path = os.pathsep.join([str(folder), str(checkout / "benchmarks")])
-        environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "1"}
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": str(number), "PYTHONSAFEPATH": "1"}
         command = [sys.executable, str(Path(__file__).resolve().with_name("harness_side.py"))]
         self.process = subprocess.Popen(command, env=environment, stdin=-1, stdout=-1, text=True)
 
@@ -53,47 +49,55 @@ class Other:
 
 
 @contextmanager
-def two_sides(commit: str) -> Iterator[tuple[Other, Other]]:
-    """The harness of the commit, and that of this checkout. The commit is checked out into a temporary folder."""
+def two_checkouts(commit: str) -> Iterator[list[tuple[Path, Path]]]:
+    """The checkout of the commit, in a temporary folder, and this one; with each a folder with it as a package."""
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
         folder = Path(temporary)
         git = ["git", "-C", str(ROOT), "worktree"]
         subprocess.run([*git, "add", "--detach", str(folder / "tree"), commit], check=True, capture_output=True)
         stack.callback(subprocess.run, [*git, "remove", "--force", str(folder / "tree")], check=True)
-        sides = Other(folder / "tree", folder / "before"), Other(ROOT, folder / "now")
+        checkouts = [(folder / "tree", folder / "before"), (ROOT, folder / "now")]
+        for checkout, packages in checkouts:
+            (packages / "blockproof").mkdir(parents=True)
+            for part in PARTS:
+                (packages / "blockproof" / part).symlink_to(checkout / part)
+        yield checkouts
+
+
+@contextmanager
+def two_sides(checkouts: Sequence[tuple[Path, Path]], number: int) -> Iterator[list[Other]]:
+    """The harness of both, in new processes: where things lie in memory makes one process faster than the next."""
+    with ExitStack() as stack:
+        sides = [Other(*checkout, number) for checkout in checkouts]
         for side in sides:
             stack.callback(side.process.wait)
             stack.callback(side.process.stdin.close)  # type: ignore[union-attr]
         yield sides
 
 
-def same_traces(sides: Sequence[Other]) -> tuple[int, int]:
-    """Both sides have the runs that the first one records, those that both can apply. How many that are, and of how
-    many."""
-    recorded = sides[0].call("record")
+def same_traces(sides: Sequence[Other], recorded: list[Any]) -> int:
+    """Both sides have the runs that were recorded, those that both can apply. How many that are."""
     common = set.intersection(*(set(side.call("take", recorded)) for side in sides))
     for side in sides:
         side.call("keep", sorted(common))
-    return len(common), len(recorded)
+    return len(common)
 
 
 Measured = dict[tuple[str, str], list[list[dict[str, Any]]]]
 """By way and oracles: of each turn, what the two sides answered."""
 
 
-def measure(sides: Sequence[Other], seeds: Sequence[int], rounds: int, operations: int) -> Measured:
-    """Every seed and round is a turn, in which both sides come; who comes first changes from turn to turn."""
-    cases: Measured = {(way, oracles): [] for way in WAYS for oracles in ORACLES}
+def measure(sides: Sequence[Other], seeds: Sequence[int], number: int, operations: int, cases: Measured) -> None:
+    """A round: every seed is a turn, in which both sides come; who comes first changes from turn to turn."""
     for (way, oracles), turns in cases.items():
         for side in sides:
             side.call(way, ORACLES[oracles], 0, operations // 4)  # modules are imported, caches are warm
-        for number, seed in enumerate([*seeds] * rounds):
+        for turn, seed in enumerate(seeds, number):
             answers: list[dict[str, Any]] = [{}, {}]
-            for who in (0, 1) if number % 2 else (1, 0):
+            for who in (0, 1) if turn % 2 else (1, 0):
                 answers[who] = sides[who].call(way, ORACLES[oracles], seed, operations)
             turns.append(answers)
-            print(f"{way}, {oracles}, seed {seed}: {ratio(answers):.2f}", file=sys.stderr)
-    return cases
+            print(f"round {number + 1}: {way}, {oracles}, seed {seed}: {ratio(answers):.2f}", file=sys.stderr)
 
 
 def rate(answer: dict[str, Any]) -> float:
@@ -132,14 +136,20 @@ def main() -> None:
     asked = parser(__doc__)
     asked.add_argument("commit", help="what this checkout is compared with")
     asked.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4])
-    asked.add_argument("--rounds", type=int, default=2, help="turns of each seed")
-    asked.add_argument("--operations", type=int, default=20_000, help="of each turn, where they are drawn")
+    asked.add_argument("--rounds", type=int, default=5, help="turns of each seed, with new processes in each")
+    asked.add_argument("--operations", type=int, default=8_000, help="of each turn, where they are drawn")
     arguments = asked.parse_args()
     load = os.getloadavg()[0]
     bind_to_one_core()
-    with two_sides(arguments.commit) as sides:
-        common, of = same_traces(sides)
-        cases = measure(sides, arguments.seeds, arguments.rounds, arguments.operations)
+    cases: Measured = {(way, oracles): [] for way in WAYS for oracles in ORACLES}
+    recorded: list[Any] = []
+    common, of = 0, 0
+    with two_checkouts(arguments.commit) as checkouts:
+        for number in range(arguments.rounds):
+            with two_sides(checkouts, number) as sides:
+                recorded = recorded or sides[0].call("record")
+                common, of = same_traces(sides, recorded), len(recorded)
+                measure(sides, arguments.seeds, number, arguments.operations, cases)
     lines = [
         f"# The harness against {arguments.commit}",
         "",

@@ -32,7 +32,7 @@ from blockproof.proofs.theorems import (
     views,
 )
 
-LONG = 3.5
+LONG = 1.4
 """Theorems that take more seconds (`Statement.weight`) are marked slow."""
 SETTLED = "BLOCKPROOF_THEOREMS_SETTLED"
 """Set by .ci/run, where `blockproof prove --check` has settled all theorems before: slow ones are left out here."""

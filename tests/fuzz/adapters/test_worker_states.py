@@ -68,6 +68,7 @@ def answers_of(release: str, asked: Sequence[Sequence[object]], folder: Path) ->
     return answers
 
 
+@pytest.mark.slow  # half a minute, of which most is to import a release with its workers
 @pytest.mark.parametrize("release", RELEASES)
 def test_an_accepted_draft_is_copied_onto_the_state_that_is_read_next_where_a_block_has_moved(
     release: str, tmp_path: Path
