@@ -140,6 +140,8 @@ class Looks(ABC):
             self.new_block_ids() if new_ids else last.new_block_ids,
             self.stats() if stats else last.stats,
         )
+        if expected is not None and shown == expected:
+            return expected  # the lists that were made go at once, and there is nothing left to compare
         return tuple.__new__(Snapshot, shown)  # half as long as `Snapshot(*shown)`
 
     def _has_rows(self, requests: Sequence[str], shown: Snapshot) -> bool:
