@@ -40,7 +40,7 @@ def verify(
     git: Annotated[str | None, typer.Option("--git", metavar="BASE..HEAD", help="Two commits of a repository.")] = None,
     repo: Annotated[Path, typer.Option(help="With --git: the repository; nothing in it is touched.")] = Path(),
     adapter: AdapterOption = None,
-    path: PathOption = ".",
+    path: PathOption = None,
     seconds: Annotated[float | None, seconds_option("What all of it takes, 60 s if no limit is given")] = None,
     operations: Annotated[int | None, typer.Option(min=1, help="Stop after about so many.")] = None,
     seed: SeedOption = None,
@@ -103,7 +103,7 @@ def verify(
 
 
 def _sides(
-    target: list[str], git: str | None, repo: Path, adapter: Path | None, path: str
+    target: list[str], git: str | None, repo: Path, adapter: Path | None, path: list[str] | None
 ) -> "AbstractContextManager[tuple[VerifiedSide, VerifiedSide]]":
     """Both sides, not opened yet. BadParameter, in one line, for a wrong number of targets or a wrong name."""
     from ..opening.targets import check_spec

@@ -20,6 +20,7 @@ from ..findings.finding import Trace
 from ..findings.ops_json import to_json
 from ..targets.base import TargetLostError, TargetUnavailableError
 from .names import is_own_code
+from .patches import VARIABLE, PatchPlace
 from .process import ChildLimits, Launch, Process
 from .wire import Notes, answer_of, answers_of, line_of, lost_of, message_of
 
@@ -35,6 +36,8 @@ class PythonPlace(NamedTuple):
     """Its interpreter."""
     layers: tuple[Path, ...] = ()
     """Folders with packages that take precedence over those of the interpreter."""
+    patch: PatchPlace | None = None
+    """What is put over the engine in it."""
 
 
 class PythonChild(Process):
@@ -349,9 +352,13 @@ def environment_of(
     if place is None:
         path = [entry or os.getcwd() for entry in sys.path]
     else:
-        path = [str(modules), *map(str, place.layers)]
+        path = [str(modules), *map(str, place.patch.folders if place.patch else ()), *map(str, place.layers)]
         (modules / _ROOT).mkdir()
         for package in packages:
             folder = import_module(f"{_ROOT}.{package}").__path__[0]
             (modules / _ROOT / package).symlink_to(Path(folder).resolve(), target_is_directory=True)
+    if place is not None and place.patch is not None:
+        # Every Python process imports a module of this name when it starts.
+        (modules / "sitecustomize.py").symlink_to(Path(__file__).with_name("patch_hook.py").resolve())
+        environment[VARIABLE] = place.patch.document
     return environment | {"PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "0"}

@@ -14,6 +14,7 @@ from ..findings.oracle_names import ADDITIONS, EVERY, LOCKSTEP, MODEL_FREE, ORAC
 from ..findings.words import did_you_mean
 from ..oracles.shadow import ListMemory, Memory
 from ..targets.base import Target, TargetUnavailableError, close_target, designs_of, hidden_fields, lacking
+from ..targets.family import unpatched
 from ..workload.shapes import ATTENTION
 from .names import OurCore, PlantedFault, ReleaseName, parsed
 from .targets import open_target
@@ -51,7 +52,7 @@ def suited_and_why(spec: str, target: Target | None = None) -> tuple[tuple[str, 
     """The oracles as from `suited_to`, and why it is these, as the end of a sentence."""
     family = family_of(spec)
     if family is not None:
-        version = spec.partition("==")[2] or family.here
+        version = unpatched(spec).partition("==")[2] or family.here
         if version == family.reference:
             return ORACLES, "the model describes this release exactly"
         return MODEL_FREE, "the model describes another release"
