@@ -1,6 +1,7 @@
 """`blockproof verify`: what a change to a core changes, before it ships."""
 
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,11 +13,14 @@ from .options import (
     AdapterOption,
     AttentionOption,
     JsonOption,
+    OracleOption,
     PathOption,
     SeedOption,
     attention_names,
     commit_target_or_usage,
     document_alone,
+    is_auto,
+    oracles_or_usage,
     seconds_option,
     seed_or_drawn,
     timed_teller,
@@ -25,6 +29,7 @@ from .options import (
 from .outputs import folder_or_usage, to_file, to_folder, written
 
 if TYPE_CHECKING:
+    from ..releases.commit_target import Wanted
     from ..releases.verify_sides import VerifiedSide
 
 SECONDS = 60.0
@@ -44,6 +49,7 @@ def verify(
     seconds: Annotated[float | None, seconds_option("What all of it takes, 60 s if no limit is given")] = None,
     operations: Annotated[int | None, typer.Option(min=1, help="Stop after about so many.")] = None,
     seed: SeedOption = None,
+    oracle: OracleOption = None,
     attention: AttentionOption = "all",
     intended: Annotated[Path | None, typer.Option(help="TOML file of changes that are intended.")] = None,
     write_intended: Annotated[
@@ -73,11 +79,14 @@ def verify(
     from ..traces.known_file import read_known
 
     clock, limit = Clock(), SECONDS if seconds is None and operations is None else seconds
+    if not is_auto(oracle):
+        oracles_or_usage(oracle, "impl")  # said before anything is started
     known = read_known(intended) if intended is not None else ()
     plan = Plan(seed_or_drawn(seed), limit, operations, attention_names(attention), known=known)
     named, say, out = git is None, timed_teller(), folder_or_usage(out)
     try:
-        with document_alone(as_json), _sides(target, git, repo, adapter, path) as (old, new):
+        sides = _sides(target, git, repo, oracle, lambda: commit_target_or_usage(target[0], path, adapter))
+        with document_alone(as_json), usage("--oracle"), sides as (old, new):
             prove = (lambda left: reprove(old.spec, new.spec, seconds=left)) if named and proofs else None
             done = verify_change(old, new, plan, say, prove, clock)
     except BisectError as error:
@@ -103,7 +112,7 @@ def verify(
 
 
 def _sides(
-    target: list[str], git: str | None, repo: Path, adapter: Path | None, path: list[str] | None
+    target: list[str], git: str | None, repo: Path, oracle: list[str] | None, wanted: "Callable[[], Wanted]"
 ) -> "AbstractContextManager[tuple[VerifiedSide, VerifiedSide]]":
     """Both sides, not opened yet. BadParameter, in one line, for a wrong number of targets or a wrong name."""
     from ..opening.targets import check_spec
@@ -112,10 +121,10 @@ def _sides(
     if git is not None:
         if len(target) != 1:
             raise typer.BadParameter(f"--target: with --git name one target, not {len(target)}")
-        return commit_sides(repo, git, commit_target_or_usage(target[0], path, adapter))
+        return commit_sides(repo, git, wanted(), oracle)
     if len(target) != 2:
         raise typer.BadParameter(f"--target: name two targets to compare, or one with --git, not {len(target)}")
     with usage("--target"):
         for spec in target:
             check_spec(spec)
-    return named_sides(*target)
+    return named_sides(target[0], target[1], oracle)

@@ -16,7 +16,7 @@ from ..reports.progress import progress
 from ..reports.run import RunDocument
 from ..reports.summary import Summary, digest_text
 from ..reports.vacuity import vacuity
-from ..targets.base import Target, lacking
+from ..targets.base import Target, lacking, likeness
 from ..targets.unharmed import unharmed
 from ..workload.shapes import ATTENTION, possible_attention
 from .jobs import run_jobs
@@ -119,7 +119,7 @@ def fuzz(
     ends the runs early; what they did until then is reported. TargetUnavailableError if the target cannot be started.
     """
     plan, name = task.plan, recorded_name(task.spec, target)
-    done = Summary(name, task.engine, plan.seed, oracles=plan.oracles, core_name=target.name)
+    done = Summary(name, task.engine, plan.seed, oracles=plan.oracles, core_name=likeness(target))
     done.allow_vacuous = plan.allow_vacuous
     say(f"fuzzing {name} under {', '.join(plan.oracles)}, engine {task.engine}, seed {plan.seed}")
     suited, why = suited_and_why(task.spec, target)

@@ -95,6 +95,7 @@ class ServedTarget(Process):
     loses: frozenset[str] = frozenset()
     offers: frozenset[str] = frozenset()
     block_sizes: tuple[int, ...] = ()
+    like: str = ""
 
     def ask(
         self, about: Shape | Operation, deadline_s: float, looks: bool = True
@@ -174,6 +175,11 @@ class TargetInChild(_InChild[ServedTarget]):
     def block_sizes(self) -> tuple[int, ...]:
         """See `targets.base.block_sizes_of`. Launches the child if it does not run; errors as for `start`."""
         return self._launched().block_sizes
+
+    @property
+    def like(self) -> str:
+        """See `targets.base.likeness`. Launches the child if it does not run; errors as for `start`."""
+        return self._launched().like
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Build a new core in the child. TargetLostError if the child is lost meanwhile."""
@@ -287,9 +293,9 @@ class _Python(PythonChild, ServedTarget):
     def _begin(self, ready: list[object]) -> None:
         """The version, and what the target says of itself."""
         match ready:
-            case [str(version), int(resident), *said, str(named)] if len(said) == 6:
+            case [str(version), int(resident), *said, str(named), str(like)] if len(said) == 6:
                 names = [frozenset(map(str, cast(list[object], each))) for each in said[:5]]
-                self.version, self.resident_at_start, self.named = version, resident, named
+                self.version, self.resident_at_start, self.named, self.like = version, resident, named, like
                 self.lacks, self.hides, self.designs, self.offers, self.loses = names
                 self.block_sizes = tuple(map(int, cast(list[int], said[5])))
             case _:

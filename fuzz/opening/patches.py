@@ -63,10 +63,10 @@ class Patch:
 
     @property
     def label(self) -> str:
-        """One word for it: that of the last source, else of the first package or folder."""
+        """One word for it: that of the last source, by its file or its package; else the first package or folder."""
         if self.sources:
             file = self.sources[-1]
-            return Path(file).stem if is_file(file) else file.partition(":")[0].rpartition(".")[2]
+            return Path(file).stem if is_file(file) else file.partition(":")[0].partition(".")[0]
         first = (*self.packages, *self.paths, *self.without)[0]
         return Path(first.partition("==")[0]).name
 

@@ -54,7 +54,7 @@ def test_a_name_says_the_whole_patch_and_is_read_back(file: Path) -> None:
     assert named.patch is not None
     assert named.patch.recorded == spec[-8:]
     assert named.patch.text == patch.text
-    assert named.patch.label == "kv"
+    assert named.patch.label == "plugin"
     assert runs_code(spec)
     assert not runs_code(RELEASE)
 
