@@ -24,7 +24,7 @@ from ..traces.shrink import NotReproducedError
 from .alike import alike_runs
 from .diff import SHRINK_SECONDS, Comparison, Differences, compare_targets, share_of
 from .timing import ROUNDS, Timing, compare_speed
-from .verify_effects import Lent, Placement, BothSides, Where, situation_of
+from .verify_effects import BothSides, Lent, Placement, Where, situation_of
 from .verify_proofs import Proofs
 from .verify_sides import Lasting, VerifiedSide
 
