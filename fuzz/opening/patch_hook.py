@@ -27,6 +27,10 @@ _OURS = (
 VARIABLE = "BLOCKPROOF_PATCH"
 
 
+SAID: dict[str, set[str]] = {"HIDES": set(), "LACKS": set()}
+"""What the sources of the patch say of the patched engine, in constants of these names."""
+
+
 class PatchError(ImportError):
     """The patch cannot be applied; the text says why, where, and what to do."""
 
@@ -150,15 +154,15 @@ class Hook(MetaPathFinder):
         if self._problem:
             return
         try:
-            if source.endswith(".py"):
-                changes = getattr(_module_of(source), "patch", None)
-            else:
-                module, _, function = source.partition(":")
-                changes = getattr(import_module(module), function or "patch", None)
-                if function and changes is None:
-                    raise AttributeError(f"{module} has no function {function!r}")
+            name, _, function = (source, "", "") if source.endswith(".py") else source.partition(":")
+            module = _module_of(source) if source.endswith(".py") else import_module(name)
+            changes = getattr(module, function or "patch", None)
+            if function and changes is None:
+                raise AttributeError(f"{name} has no function {function!r}")
             if callable(changes):
                 changes()
+            for said, names in SAID.items():
+                names.update(getattr(module, said, ()))
         except BaseException as error:  # somebody's code may end in any way
             self._problem = _told(source, error, self._folders)
 

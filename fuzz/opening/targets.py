@@ -71,7 +71,7 @@ def open_here(spec: str) -> Target:
 def _opened_here(named: TargetName) -> Target:
     match named:
         case ReleaseName(_, family):
-            return _imported(family, family.open_target)
+            return _declared(_imported(family, family.open_target))
         case OurCore(spec):
             return _ours(lambda: open_impl(spec))
         case PlantedFault(spec, core):
@@ -83,6 +83,17 @@ def _opened_here(named: TargetName) -> Target:
     made = cast(Target, made_by(named, "Target", "start", "step"))
     check_declarations(made)
     return made
+
+
+def _declared(target: Target) -> Target:
+    """The target of a release; of a patched one with what the patch says of it."""
+    said = getattr(sys.modules.get("sitecustomize"), "SAID", {})  # `patch_hook`, in a child of its own
+    if any(said.values()):
+        if not hasattr(target, "declare"):
+            raise TargetUnavailableError(f"{target.name}: HIDES and LACKS of a patch have no effect here")
+        target.declare(hides=said["HIDES"], lacks=said["LACKS"])
+        check_declarations(target)
+    return target
 
 
 def open_calculator(

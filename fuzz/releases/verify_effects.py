@@ -17,6 +17,7 @@ from ..opening.known_deviations import known_of, model_for
 from ..planning.shipped import DEVIATIONS, shipped
 from ..runs.judging import Judging
 from ..runs.pair import Pair, Strictness
+from ..targets.base import hidden_fields
 from ..targets.deviations import DeviatingModel, Deviation, trace_names
 from ..traces.files import TraceError
 from ..traces.replay import replay
@@ -84,8 +85,12 @@ class BothSides:
             return Placement(Where.BOTH if same else Where.WRONG, new, why=seen.why)
         if new is None:
             assert old is not None
-            where = Where.OLD if seen.state is State.PASSES else Where.OPEN
-            return Placement(where, old, why=seen.why)
+            if self.alike(trace):
+                return Placement(Where.BOTH, old)
+            unseen = hidden_fields(self.new.target) - hidden_fields(self.old.target)
+            if seen.state is State.PASSES and not unseen:
+                return Placement(Where.OLD, old)
+            return Placement(Where.OPEN, old, why=seen.why or f"it does not show {', '.join(sorted(unseen))}")
         if LOCKSTEP in judging.oracles:
             if corrects := self._corrects(trace, judging):
                 return Placement(Where.OLD, new, corrects)
@@ -126,7 +131,8 @@ class BothSides:
                     continue
                 shown, _ = replay(trace, Lent(self.old), judging)
                 right, applied = replay(trace, Lent(self.new), judging)
-                if shown is not None and right is None and applied.operations == trace.operations:
+                whole = applied.operations == trace.operations
+                if shown is not None and right is None and whole and not self.alike(trace):
                     yield one, trace, shown
                     break
 
@@ -197,4 +203,6 @@ def noticed(placed: Placement, situation: str) -> str:
     severe = None if wrong is None else _SEVERE.get(severity(wrong))
     if severe is not None and wrong is not None and wrong.oracle != LOCKSTEP:
         return f"no longer: {severe}" if placed.where is Where.OLD else severe
+    if wrong is not None and situation == "other answer":
+        return f"{wrong.kind[1]} is answered otherwise"
     return NOTICED.get(situation, situation)
