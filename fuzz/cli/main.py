@@ -78,7 +78,9 @@ app.command(epilog="Example: blockproof report findings/free_free_1a2b3c4d.json 
 app.command(epilog=f"Example: blockproof shrink trace.json --target {RELEASE}")(patchable(shrink))
 app.command(epilog="Example: blockproof schema > trace.schema.json")(schema)
 app.command(epilog="Example: blockproof bisect trace.json --releases 0.20.2..0.33.0")(patchable(bisect, handed=True))
-app.command(epilog="Example: blockproof ci --target my_target:make_target --corpus tests/regressions")(ci)
+app.command(epilog="Example: blockproof ci --target my_target:make_target --corpus tests/regressions")(
+    patchable(ci, variables=True)
+)
 app.command(epilog="Example: blockproof mutants --only free-order-reversed")(mutants)
 app.command(epilog=f"Example: blockproof deviations --target {RELEASE} --check docs/evidence/deviations")(deviations)
 app.command(epilog="Example: blockproof plan examples/gemma-3-27b.json --memory 60GiB --max-model-len 131072")(plan)

@@ -4,9 +4,10 @@ import inspect
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -41,12 +42,12 @@ _OPTIONS = {PATCH: PatchOption, WITH: WithOption, PATH: PathOption, WITHOUT: Wit
 Command = Callable[..., None]
 
 
-def patchable(command: Command, *, beside: bool = False, handed: bool = False) -> Command:
+def patchable(command: Command, *, beside: bool = False, handed: bool = False, variables: bool = False) -> Command:
     """The command with these options. Its option `target` gets the name of the patched release.
 
     If it takes several targets the last one is patched; with `beside` one target stands for itself and for itself with
     the patch. With `handed` the command gets the patch, as `over`, and no name. A command that has a `path` of its own,
-    for `--git`, shares it.
+    for `--git`, shares it. With `variables` each may be given as a variable, too, `--patch` as `BLOCKPROOF_PATCH`.
     """
     signature = inspect.signature(command)
     own_path = PATH in signature.parameters
@@ -69,7 +70,12 @@ def patchable(command: Command, *, beside: bool = False, handed: bool = False) -
         command(**given)
 
     more = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=option, default=None)
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=_by_variable(name, option) if variables else option,
+            default=None,
+        )
         for name, option in _OPTIONS.items()
         if name not in signature.parameters
     ]
@@ -79,6 +85,14 @@ def patchable(command: Command, *, beside: bool = False, handed: bool = False) -
     patched.__annotations__ = {**command.__annotations__, **{one.name: one.annotation for one in more}}
     patched.__annotations__.pop("over", None)
     return patched
+
+
+def _by_variable(name: str, option: Any) -> Any:
+    """The option, also given by a variable with its name."""
+    kind, info = get_args(option)
+    info = copy(info)
+    info.envvar, info.show_envvar = f"BLOCKPROOF_{'with' if name == WITH else name}".upper(), False
+    return Annotated[kind, info]
 
 
 def _patch_of(

@@ -24,7 +24,7 @@ _OURS = (
     "<frozen importlib._bootstrap>",
     "<frozen importlib._bootstrap_external>",
 )
-VARIABLE = "BLOCKPROOF_PATCH"
+VARIABLE = "BLOCKPROOF_CHILD_PATCH"
 
 
 SAID: dict[str, set[str]] = {"HIDES": set(), "LACKS": set()}

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 from ..targets.base import TargetUnavailableError
 from ..targets.family import patch_in
 
-VARIABLE = "BLOCKPROOF_PATCH"
+VARIABLE = "BLOCKPROOF_CHILD_PATCH"
 """The environment variable in which a child finds what to apply (`patch_hook`)."""
 PROBLEM = "PatchError"
 """The class of the error with which a child refuses to import an engine whose patch cannot be applied."""

@@ -135,6 +135,9 @@ class Family:
     (`compat.batched`); empty for none."""
     mutable: "Callable[[], Mutable] | None" = None
     """What random mutants of the reference release change; None if they cannot be made."""
+    new_patch: Mapping[str, str] = field(default_factory=dict)
+    """What somebody with a patch of a release begins with (`targets new --like`): names of files, with `{module}` in
+    them, to their texts; empty if there is nothing."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables to set before a process imports the engine."""
 

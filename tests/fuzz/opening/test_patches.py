@@ -211,3 +211,37 @@ def test_a_patch_that_changes_nothing_agrees_with_the_model_of_the_release(file:
 def test_the_families_claim_a_patched_release_whatever_its_patch_is_called() -> None:
     assert families()["vllm"].claims(f"{RELEASE}+plugin.kv:register")
     assert not families()["vllm"].claims("vllm:make")
+
+
+def test_a_patch_is_begun_and_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["targets", "new", "my-plugin", "--like", "vllm", "--folder", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    patch, test = tmp_path / "my_plugin_patch.py", tmp_path / "test_my_plugin_patch.py"
+    assert lines[0] == f"wrote {patch} and {test}; they change nothing of {RELEASE} yet:"
+    assert lines[1] == f"  blockproof fuzz --target {RELEASE} --patch {patch} --seconds 20"
+    text = patch.read_text()
+    assert "class MyPluginPool(pools.BlockPool):" in text
+    assert lines[2].strip() in text
+    compile(text + test.read_text(), "begun", "exec")
+    assert main(["targets", "new", "my-plugin", "--like", RELEASE, "--folder", str(tmp_path)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main(["targets", "new", "other", "--like", "nonsense", "--folder", str(tmp_path)]) == 2
+    assert "no patch can be begun for 'nonsense'" in capsys.readouterr().err
+
+
+@needs_release
+@pytest.mark.slow
+def test_the_patch_that_is_begun_agrees_with_its_release(tmp_path: Path) -> None:
+    assert main(["targets", "new", "mine", "--like", RELEASE, "--folder", str(tmp_path)]) == 0
+    patched = ["--target", RELEASE, "--patch", str(tmp_path / "mine_patch.py")]
+    assert main(["fuzz", *patched, "--seed", "1", "--operations", "1000", "--out", str(tmp_path / "out")]) == 0
+
+
+def test_options_may_be_given_as_variables(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+    monkeypatch.setattr("blockproof.fuzz.testing.ci.run", lambda job: taken.append(job.target) or 0)
+    monkeypatch.setattr("blockproof.fuzz.cli.patches.patched_name", lambda spec, patch: f"{spec}+{patch.text}")
+    for name, value in {"PATCH": "one_more.py", "WITHOUT": "a,b", "WITH": "", "TARGET": RELEASE}.items():
+        monkeypatch.setenv(f"BLOCKPROOF_{name}", value)
+    assert main(["ci"]) == 0
+    assert taken == [f"{RELEASE}+without=a+without=b+one_more.py"]
