@@ -66,8 +66,8 @@ def verify(
     """Compare a core before and after a change on the same operations, let the oracles judge both, time them, and
     settle the theorems that the change touches.
 
-    Exits with 0 if they behave alike or differ only as intended, 1 for a change that is not intended or a finding that
-    only the new side has, 3 if a side cannot be started or nothing was tested, or not all of it.
+    Exits with 0 if they behave alike or differ only as intended, 1 for a difference that is not intended, 3 if a side
+    cannot be started or nothing was tested, or not all of it.
     """
     from ..engines.plan import Plan
     from ..findings.writing import write_file

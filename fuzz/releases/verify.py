@@ -36,6 +36,8 @@ class Clock:
     limit: float | None = None
     """In seconds; None: as long as it takes."""
     begin: float = field(default_factory=time.monotonic)
+    started: float = 0.0
+    """When both sides had started, in seconds since the start."""
     spent: dict[str, float] = field(default_factory=dict)
     """Seconds by stage, in the order in which they began."""
 
@@ -45,8 +47,10 @@ class Clock:
         return time.monotonic() - self.begin
 
     def until(self, share: float) -> float | None:
-        """Seconds until so much of the limit is used up, at least 0; None without a limit."""
-        return None if self.limit is None else max(0.0, self.limit * share - self.seconds)
+        """Seconds until so much of what the start has left is used up, at least 0; None without a limit."""
+        if self.limit is None:
+            return None
+        return max(0.0, self.started + max(0.0, self.limit - self.started) * share - self.seconds)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -235,7 +239,7 @@ def verify(
     far; a bug of blockproof ends the stage that it comes up in. TargetUnavailableError if a side cannot be started.
     """
     done = Verification(old, new, plan.seed, known=plan.known, clock=clock or Clock(plan.seconds))
-    done.clock.limit = plan.seconds
+    done.clock.limit, done.clock.started = plan.seconds, done.clock.seconds
     try:
         with done.stage("comparing"):
             _compare(done, plan, say)

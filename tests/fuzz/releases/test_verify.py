@@ -335,11 +335,11 @@ def test_the_seconds_are_what_it_takes_in_all(monkeypatch):
     done = verify(*sides, plan, lambda line: None, lambda left: noted("proved", left, answer="nothing"), clock)
     assert done.code == 0
     assert given == [
-        ("runs", pytest.approx(25.0), pytest.approx(10.0)),
-        ("judges", pytest.approx(15.0 * 0.6)),
-        ("judges", pytest.approx(16.0 * 0.6)),
-        ("drawn", pytest.approx(18.0 * 0.2)),
-        ("timed", pytest.approx(18.0)),
+        ("runs", pytest.approx(90.0 * 0.35), pytest.approx(90.0 * 0.1)),
+        ("judges", pytest.approx((10.0 + 90.0 * 0.65 - 50.0) * 0.6)),
+        ("judges", pytest.approx((10.0 + 90.0 * 0.78 - 62.0) * 0.6)),
+        ("drawn", pytest.approx((10.0 + 90.0 * 0.92 - 74.0) * 0.2)),
+        ("timed", pytest.approx(10.0 + 90.0 * 0.92 - 74.0)),
         ("proved", pytest.approx(26.0)),
     ]
 
