@@ -14,6 +14,7 @@ from blockproof.fuzz.opening.names import ReleaseName, folder_of, parsed, runs_c
 from blockproof.fuzz.opening.oracles import suited_to
 from blockproof.fuzz.opening.patches import Patch, patch_of
 from blockproof.fuzz.opening.targets import interpreter_of, open_target
+from blockproof.fuzz.testing.ci import CiJob
 from blockproof.fuzz.traces.trace_file import read_trace
 
 RELEASE = "vllm==0.23.0"
@@ -239,7 +240,12 @@ def test_the_patch_that_is_begun_agrees_with_its_release(tmp_path: Path) -> None
 
 def test_options_may_be_given_as_variables(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
-    monkeypatch.setattr("blockproof.fuzz.testing.ci.run", lambda job: taken.append(job.target) or 0)
+
+    def run(job: CiJob) -> int:
+        taken.append(job.target)
+        return 0
+
+    monkeypatch.setattr("blockproof.fuzz.testing.ci.run", run)
     monkeypatch.setattr("blockproof.fuzz.cli.patches.patched_name", lambda spec, patch: f"{spec}+{patch.text}")
     for name, value in {"PATCH": "one_more.py", "WITHOUT": "a,b", "WITH": "", "TARGET": RELEASE}.items():
         monkeypatch.setenv(f"BLOCKPROOF_{name}", value)
