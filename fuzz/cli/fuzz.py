@@ -43,6 +43,16 @@ from .outputs import folder_or_usage, to_file, written
 if TYPE_CHECKING:
     from ..engines.fuzzing import FuzzOutcome
 
+KnownOfOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RELEASE",
+        help="Findings that this target shows, too, are only counted; without a model, by default, the release under a "
+        "patch.",
+        autocompletion=target_names,
+    ),
+]
+
 
 def fuzz(
     target: TargetOption = "impl",
@@ -67,15 +77,7 @@ def fuzz(
     known: Annotated[
         Path | None, typer.Option(help="TOML file of known findings: these are counted, and the run goes on.")
     ] = None,
-    known_of: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RELEASE",
-            help="Findings that this target shows, too, are only counted; without a model, by default, the release "
-            "under a patch.",
-            autocompletion=target_names,
-        ),
-    ] = None,
+    known_of: KnownOfOption = None,
     write_known: Annotated[
         Path | None,
         to_file("Add entries for what was found to this file of known findings."),

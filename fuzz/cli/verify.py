@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from ..releases.verify_sides import VerifiedSide
 
 SECONDS = 60.0
+WriteIntendedOption = Annotated[
+    Path | None, to_file("Add an entry to this file for each change found.", "--write-intended")
+]
 
 
 def verify(
@@ -52,9 +55,7 @@ def verify(
     oracle: OracleOption = None,
     attention: AttentionOption = "all",
     intended: Annotated[Path | None, typer.Option(help="TOML file of changes that are intended.")] = None,
-    write_intended: Annotated[
-        Path | None, to_file("Add an entry to this file for each change found.", "--write-intended")
-    ] = None,
+    write_intended: WriteIntendedOption = None,
     write: Annotated[Path | None, to_file("Write the page as Markdown, for a pull request.")] = None,
     out: Annotated[Path, to_folder("Folder for the smallest trace of each change.")] = Path("differences"),
     proofs: Annotated[
@@ -79,14 +80,14 @@ def verify(
     from ..traces.known_file import read_known
 
     clock, limit = Clock(), SECONDS if seconds is None and operations is None else seconds
-    if not is_auto(oracle):
-        oracles_or_usage(oracle, "impl")  # said before anything is started
     known = read_known(intended) if intended is not None else ()
     plan = Plan(seed_or_drawn(seed), limit, operations, attention_names(attention), known=known)
     named, say, out = git is None, timed_teller(), folder_or_usage(out)
     try:
         sides = _sides(target, git, repo, oracle, lambda: commit_target_or_usage(target[0], path, adapter))
-        with document_alone(as_json), usage("--oracle"), sides as (old, new):
+        with document_alone(as_json), ExitStack() as stack:
+            with usage("--oracle"):
+                old, new = stack.enter_context(sides)
             prove = (lambda left: reprove(old.spec, new.spec, seconds=left)) if named and proofs else None
             done = verify_change(old, new, plan, say, prove, clock)
     except BisectError as error:
@@ -127,4 +128,6 @@ def _sides(
     with usage("--target"):
         for spec in target:
             check_spec(spec)
+    if not is_auto(oracle):
+        oracles_or_usage(oracle, "impl")  # said before anything is started
     return named_sides(target[0], target[1], oracle)
