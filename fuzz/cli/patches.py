@@ -107,20 +107,23 @@ def _patch_of(
     return made or None
 
 
-def _named(given: dict[str, Any], patch: "Patch", beside: bool) -> str | list[str]:
-    """What the command is to take as its target: the patched release. BadParameter if no release is to be patched."""
+def _named(given: dict[str, Any], patch: "Patch", beside: bool) -> str | list[str] | None:
+    """What the command is to take as its target: the patched release. BadParameter if no release is to be patched. None
+    if a trace would say so that is not there, which the command itself says."""
     named = given["target"]
     if isinstance(named, list):
-        last = patched_name(named[-1], patch) if named else _patched_recorded(given, patch)
+        last = patched_name(named[-1] if named else "", patch)
         return [*named, last] if beside and len(named) == 1 else [*named[:-1], last]
     return patched_name(named, patch) if named else _patched_recorded(given, patch)
 
 
-def _patched_recorded(given: dict[str, Any], patch: "Patch") -> str:
+def _patched_recorded(given: dict[str, Any], patch: "Patch") -> str | None:
     """The release that a trace names, with the patch."""
     trace = given.get("trace")
     found: object = None
-    if isinstance(trace, Path) and trace.is_file():
+    if isinstance(trace, Path):
+        if not trace.is_file():
+            return None
         with suppress(ValueError):  # said by what reads it
             found = json.loads(trace.read_bytes())
     if isinstance(found, dict) and isinstance(name := found.get("target"), str):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..releases.verify_sides import VerifiedSide
 
 SECONDS = 60.0
+ProofsOption = Annotated[bool, typer.Option("--proofs/--no-proofs", help="Settle theorems that the change touches.")]
 WriteIntendedOption = Annotated[
     Path | None, to_file("Add an entry to this file for each change found.", "--write-intended")
 ]
@@ -58,9 +59,7 @@ def verify(
     write_intended: WriteIntendedOption = None,
     write: Annotated[Path | None, to_file("Write the page as Markdown, for a pull request.")] = None,
     out: Annotated[Path, to_folder("Folder for the smallest trace of each change.")] = Path("differences"),
-    proofs: Annotated[
-        bool, typer.Option("--proofs/--no-proofs", help="Settle theorems that the change touches.")
-    ] = True,
+    proofs: ProofsOption = True,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every trace, and what was reached.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -93,8 +92,7 @@ def verify(
     except BisectError as error:
         print(f"blockproof: {error}", file=sys.stderr)
         raise typer.Exit(error.code) from None
-    if not named:
-        done.proofs = "there are no theorems about this engine"
+    done.proofs = done.proofs if named else "there are no theorems about this engine"
     report.keep(done, out)
 
     def tell() -> None:

@@ -158,9 +158,9 @@ class Patch:
 def patch_of(spec: str) -> Patch | None:
     """The patch in a target's name; None if there is none. ValueError, with what to write instead, for a malformed
     one."""
-    text = patch_in(spec)
-    if not text:
+    if "+" not in spec:
         return None
+    text = patch_in(spec)
     text, _, recorded = text.rpartition("@") if re.search(rf"@[0-9a-f]{{{_DIGITS}}}$", text) else (text, "", "")
     found: dict[str, list[str]] = {"sources": [], **{name: [] for name in _OPTIONS}}
     words = {word: name for name, word in _OPTIONS.items()}
