@@ -128,8 +128,8 @@ def judged(old: VerifiedSide, patch: Path, plan: Plan) -> tuple[str, str, float]
             old, new, replace(plan, operations=3 * (plan.operations or 0), seconds=SECONDS), lambda line: None
         )
         rows = differences(done)
-        said = ", ".join(f"{sum(row.where is where for row in rows)} {where}" for where in Where) if rows else ""
-        said = ", ".join(part for part in said.split(", ") if part and not part.startswith("0 ")) or "nothing"
+        counts = {where: sum(row.where is where for row in rows) for where in Where}
+        said = "; ".join(f"{count} {where}" for where, count in counts.items() if count) or "nothing"
     except TargetUnavailableError as error:
         return "cannot be started", f"cannot be started: {str(error)[:80]}", time.monotonic() - begin
     finally:

@@ -361,7 +361,7 @@ def _place(done: Verification, side: VerifiedSide, found: Found, plan: Plan, sec
 def _time(done: Verification, plan: Plan, say: Callable[[str], None]) -> None:
     """Time both on the same operations, if there is time for it."""
     left = done.clock.until(UNTIL["timing"])
-    if left == 0.0:
+    if left is not None and left <= done.clock.started:  # both have to be started once more
         done.timing = "not timed: the time was over; give more --seconds"
         return
     say("timing both on the same operations, in turns")

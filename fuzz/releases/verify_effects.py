@@ -36,6 +36,8 @@ class Where(StrEnum):
     """Both are, in different ways."""
     OPEN = "old side wrong; not to be told for the new one"
     """The new one applied a part of the trace only."""
+    UNJUDGED = "changed, no time to judge it"
+    """Give more `--seconds`."""
     RIGHT = "changed, both right"
     """They differ, and no oracle objects to either."""
     OLD = "fixed"

@@ -112,7 +112,7 @@ def _judged_row(one: JudgedSide) -> SideDifference:
 
 
 def _changed_row(one: Changed) -> SideDifference:
-    placed = one.placed or Placement(Where.RIGHT)
+    placed = one.placed or Placement(Where.UNJUDGED)
     return SideDifference(placed.where, noticed(placed, one.finding.observable), _what(one), one.times, one.trace, one)
 
 
@@ -180,7 +180,7 @@ def shown(done: Verification) -> list[Changed | JudgedSide]:
 def _title(one: Changed | JudgedSide) -> str:
     if isinstance(one, Changed):
         placed = one.placed
-        where = placed.where if placed else "changed"
+        where = placed.where if placed else Where.UNJUDGED
         return f"{where}: {_what(one)}" + (f" (the other side: {placed.why})" if placed and placed.why else "")
     return f"{one.where}: {_what(one)}" + (f" (the other side: {one.why})" if one.why else "")
 
