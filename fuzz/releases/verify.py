@@ -351,7 +351,10 @@ def _place(done: Verification, side: VerifiedSide, found: Found, plan: Plan, sec
     if not done.interrupted:
         placed = done.sides.place(trace, tuple(judging_of(found, plan).oracles))
         situation = situation_of(done.sides, trace)
-        if placed.where is Where.RIGHT:  # it is one of the deviations that the new side does right elsewhere
+        if placed.where in (
+            Where.RIGHT,
+            Where.UNJUDGED,
+        ):  # it is one of the deviations that the new side does right elsewhere
             placed = replace(placed, where=Where.BOTH)
     if is_new or not any(one.finding.key == finding.key and one.where is Where.BOTH for one in done.judged):
         why = "" if placed.where is Where.BOTH else placed.why

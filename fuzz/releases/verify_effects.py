@@ -36,8 +36,8 @@ class Where(StrEnum):
     """Both are, in different ways."""
     OPEN = "old side wrong; not to be told for the new one"
     """The new one applied a part of the trace only."""
-    UNJUDGED = "changed, no time to judge it"
-    """Give more `--seconds`."""
+    UNJUDGED = "changed, not judged"
+    """There was no time for it, or the model does not say what follows a known deviation there."""
     RIGHT = "changed, both right"
     """They differ, and no oracle objects to either."""
     OLD = "fixed"
@@ -75,12 +75,13 @@ class BothSides:
     def place(self, trace: Trace, oracles: Sequence[str] = ()) -> Placement:
         """What the trace comes to, under these oracles, else all."""
         judging = Judging(tuple(oracles) or self.oracles)
-        new, old = (replay(trace, Lent(side), judging)[0] for side in (self.new, self.old))
+        (new, applied), (old, _) = (replay(trace, Lent(side), judging) for side in (self.new, self.old))
         asked = new or old
         question = BisectQuestion(trace, asked.kind if asked else None, tuple(judging.oracles))
         seen = observe(question, lambda: Lent(self.old if new else self.new))
         if new is None and old is None:
-            return Placement(Where.BOTH if self.alike(trace) else Where.RIGHT)
+            whole = LOCKSTEP not in judging.oracles or len(applied.operations) == len(trace.operations)
+            return Placement(Where.BOTH if self.alike(trace) else Where.RIGHT if whole else Where.UNJUDGED)
         if new is not None and old is not None:
             in_words = new.oracle != LOCKSTEP and seen.shows(new, len(trace.operations))
             same = in_words or self.alike(trace)
