@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from .options import (
     timed_teller,
 )
 from .outputs import tagged
+
+if TYPE_CHECKING:
+    from ..opening.patches import Patch
 
 
 def bisect(
@@ -40,10 +43,11 @@ def bisect(
         str | None, typer.Option(metavar="FACTORY", help="With --git: package.module:factory or path/file.py:factory.")
     ] = None,
     adapter: AdapterOption = None,
-    path: PathOption = ".",
+    path: PathOption = None,
     any_finding: Annotated[bool, typer.Option("--any", help="Any finding counts, not only the trace's own.")] = False,
     oracle: OracleOption = None,
     as_json: JsonOption = False,
+    over: "Patch | None" = None,
 ) -> None:
     """Tell the first release, or the first commit, in which a trace fails, or in which it no longer does.
 
@@ -66,7 +70,7 @@ def bisect(
     found: BisectedReleases | Located
     try:
         if releases is not None:
-            wanted = Range(releases, family, every, patches, install, jobs)
+            wanted = Range(releases, family, every, patches, install, jobs, over)
             found = bisect_releases(file, wanted, any_finding, judges, timed_teller())
         else:
             wanted_target = commit_target_or_usage(target, path, adapter)

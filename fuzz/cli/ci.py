@@ -35,9 +35,9 @@ def ci(
 ) -> None:
     """Replay a corpus of traces, then fuzz; tell the runner what was found.
 
-    Each option may be given as a variable, --target as BLOCKPROOF_TARGET. GitHub gets annotations, outputs and the
-    summary of the job. Exit codes are those of `fuzz`; 1 also if a trace of the corpus shows something: then nothing
-    is fuzzed.
+    Each option may be given as a variable, --target as BLOCKPROOF_TARGET, --patch as BLOCKPROOF_PATCH. GitHub gets
+    annotations, outputs and the summary of the job. Exit codes are those of `fuzz`; 1 also if a trace of the corpus
+    shows something: then nothing is fuzzed.
     """
     from ..testing.ci import CiJob, run
 

@@ -2,13 +2,17 @@
 
 import secrets
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..adapters import references
 from .options import JsonOption, SeedOption, guarded, timed_teller
 from .outputs import tagged
+from .patches import patchable, patched_name
+
+if TYPE_CHECKING:
+    from ..opening.patches import Patch
 
 RELEASE = references()[0]
 app = typer.Typer(
@@ -18,11 +22,11 @@ app = typer.Typer(
 )
 
 
-@app.command("test", epilog="Example: blockproof compat test --suite core --json")
 def run_tests(
     release: Annotated[str, typer.Option(metavar="VERSION", help="The release.")] = RELEASE.partition("==")[2],
     suite: Annotated[list[str] | None, typer.Option(help="Only this suite; can be repeated.")] = None,
     as_json: JsonOption = False,
+    over: "Patch | None" = None,
 ) -> None:
     """Run the release's own tests over its core and over ours; minutes, and a download the first time.
 
@@ -32,6 +36,7 @@ def run_tests(
     from ..compat.own_tests import run_own_tests, suites_of
 
     name = f"{RELEASE.partition('==')[0]}=={release}"
+    name = patched_name(name, over) if over else name
     known = guarded(lambda: suites_of(name))
     if wrong := [one for one in suite or () if one not in known]:
         raise typer.BadParameter(f"no suite {wrong[0]!r}; there are {', '.join(known)}")
@@ -45,7 +50,6 @@ def run_tests(
     raise typer.Exit(1 if any(report.undeclared or report.stale for report in reports) else 0)
 
 
-@app.command("schedule", epilog="Example: blockproof compat schedule --mixes 500 --seed 1 --time")
 def run_schedule(
     mixes: Annotated[int, typer.Option(min=1, help="How many random mixes of requests.")] = 500,
     seed: SeedOption = None,
@@ -53,6 +57,7 @@ def run_schedule(
     timed: Annotated[bool, typer.Option("--time", help="Measure scheduler steps per second, too.")] = False,
     fault: Annotated[str, typer.Option(help="Make this mistake in our core, to see that it is noticed.")] = "",
     as_json: JsonOption = False,
+    over: "Patch | None" = None,
 ) -> None:
     """Run the release's scheduler over its core and over ours with the same requests, and compare every step.
 
@@ -61,11 +66,12 @@ def run_schedule(
     """
     from ..compat.schedule import compare_mixes, time_schedulers
 
+    name = patched_name(RELEASE, over) if over else RELEASE
     seed = secrets.randbelow(2**32) if seed is None else seed
-    found = guarded(lambda: compare_mixes(RELEASE, seed, range(first, first + mixes), fault))
-    times = guarded(lambda: time_schedulers(RELEASE)) if timed else []
+    found = guarded(lambda: compare_mixes(name, seed, range(first, first + mixes), fault))
+    times = guarded(lambda: time_schedulers(name)) if timed else []
     if as_json:
-        print(tagged("schedule", {"release": RELEASE, **found.as_json(), "times": times}))
+        print(tagged("schedule", {"release": name, **found.as_json(), "times": times}))
     else:
         print("\n".join([*found.lines(), *(_time_line(time) for time in times)]))
     raise typer.Exit(1 if found.findings else 0)
@@ -75,3 +81,9 @@ def _time_line(time: Mapping[str, Any]) -> str:
     """Steps per second of one workload."""
     spread = f"{time['ratio']:.2f} times ({time['least']:.2f} to {time['greatest']:.2f})"
     return f"{time['workload']}: {time['theirs_per_s']} steps/s, over ours {time['ours_per_s']}: {spread}"
+
+
+app.command("test", epilog="Example: blockproof compat test --suite core --json")(patchable(run_tests, handed=True))
+app.command("schedule", epilog="Example: blockproof compat schedule --mixes 500 --seed 1 --time")(
+    patchable(run_schedule, handed=True)
+)

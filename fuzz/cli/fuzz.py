@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .completion import target_names
 from .options import (
     AllowVacuousOption,
     AttentionOption,
@@ -42,6 +43,16 @@ from .outputs import folder_or_usage, to_file, written
 if TYPE_CHECKING:
     from ..engines.fuzzing import FuzzOutcome
 
+KnownOfOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RELEASE",
+        help="Findings that this target shows, too, are only counted; without a model, by default, the release under a "
+        "patch.",
+        autocompletion=target_names,
+    ),
+]
+
 
 def fuzz(
     target: TargetOption = "impl",
@@ -66,6 +77,7 @@ def fuzz(
     known: Annotated[
         Path | None, typer.Option(help="TOML file of known findings: these are counted, and the run goes on.")
     ] = None,
+    known_of: KnownOfOption = None,
     write_known: Annotated[
         Path | None,
         to_file("Add entries for what was found to this file of known findings."),
@@ -79,7 +91,7 @@ def fuzz(
     Exits with 0 if nothing was found, 1 on a finding, 3 if the run tested nothing. Ctrl-C ends the run early and
     reports what was done; the exit code is 130 then, if nothing was found.
     """
-    from ..engines.fuzzing import FuzzTask
+    from ..engines.fuzzing import FuzzTask, known_of_target
     from ..engines.fuzzing import fuzz as run
     from ..engines.plan import Plan
     from ..reports.floors import read_floors
@@ -98,6 +110,8 @@ def fuzz(
     with closed_after(opened) as core, page_of(live, tell) as page, document_alone(as_json):
         with usage("--attention"):
             plan = replace(plan, oracles=oracles_or_usage(oracle, target, core)).possible_on(core)
+        with usage("--known-of"):
+            plan = replace(plan, known_of=known_of_target(known_of, target, plan.oracles))
         if attention != "all" and (lacking := [name for name in names if name not in plan.attention]):
             tell(f"left out, since {core.name} lacks what they are made of: {', '.join(lacking)}")
         task = FuzzTask(target, "random", plan, jobs, isolate, str(known) if known else "")

@@ -44,6 +44,7 @@ from .fast import fast
 from .findings import findings
 from .fuzz import fuzz
 from .mutants import mutants
+from .patches import patchable
 from .plan import plan
 from .prove import prove
 from .renamed import what_became_of
@@ -62,30 +63,36 @@ FAMILY = RELEASE.partition("==")[0]
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(no_args_is_help=True, context_settings=CONTEXT, pretty_exceptions_enable=False)
-app.command(epilog="Example: blockproof fuzz --target impl --seconds 30")(fuzz)
-app.command("fuzz-config", epilog=f"Example: blockproof fuzz-config --target {RELEASE} --cases 20000")(fuzz_config)
+app.command(epilog="Example: blockproof fuzz --target impl --seconds 30")(patchable(fuzz))
+app.command("fuzz-config", epilog=f"Example: blockproof fuzz-config --target {RELEASE} --cases 20000")(
+    patchable(fuzz_config)
+)
 app.command("fuzz-scheduler", epilog=f"Example: blockproof fuzz-scheduler --target {RELEASE} --steps 20000")(
-    fuzz_scheduler
+    patchable(fuzz_scheduler)
 )
 app.command("fuzz-traffic", epilog="Example: blockproof fuzz-traffic requests.jsonl --requests 1000 --block-size 512")(
     fuzz_traffic
 )
-app.command(epilog="Example: blockproof replay findings/free_free_1a2b3c4d.json --show")(replay)
+app.command(epilog="Example: blockproof replay findings/free_free_1a2b3c4d.json --show")(patchable(replay))
 app.command(epilog="Example: blockproof report findings/free_free_1a2b3c4d.json --open")(report)
-app.command(epilog=f"Example: blockproof shrink trace.json --target {RELEASE}")(shrink)
+app.command(epilog=f"Example: blockproof shrink trace.json --target {RELEASE}")(patchable(shrink))
 app.command(epilog="Example: blockproof schema > trace.schema.json")(schema)
-app.command(epilog="Example: blockproof bisect trace.json --releases 0.20.2..0.33.0")(bisect)
-app.command(epilog="Example: blockproof ci --target my_target:make_target --corpus tests/regressions")(ci)
+app.command(epilog="Example: blockproof bisect trace.json --releases 0.20.2..0.33.0")(patchable(bisect, handed=True))
+app.command(epilog="Example: blockproof ci --target my_target:make_target --corpus tests/regressions")(
+    patchable(ci, variables=True)
+)
 app.command(epilog="Example: blockproof mutants --only free-order-reversed")(mutants)
 app.command(epilog=f"Example: blockproof deviations --target {RELEASE} --check docs/evidence/deviations")(deviations)
 app.command(epilog="Example: blockproof plan examples/gemma-3-27b.json --memory 60GiB --max-model-len 131072")(plan)
-app.command(epilog=f"Example: blockproof prove T4 T5 --target {RELEASE}")(prove)
+app.command(epilog=f"Example: blockproof prove T4 T5 --target {RELEASE}")(patchable(prove))
 app.command(epilog="Example: blockproof explore sliding full+mamba --jobs 2")(explore)
 app.command(epilog="Example: blockproof fast && blockproof fuzz --target impl-compiled --seconds 30")(fast)
-app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(diff)
-app.command(epilog="Example: blockproof verify --git main..HEAD --target my_target.py:make_target")(verify)
+app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(patchable(diff, beside=True))
+app.command(epilog="Example: blockproof verify --git main..HEAD --target my_target.py:make_target")(
+    patchable(verify, beside=True)
+)
 app.command(epilog=f"Example: blockproof watch {FAMILY} --write page.md")(watch)
-app.command(epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")(bench)
+app.command(epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")(patchable(bench))
 app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
 campaign_app.command(epilog="Example: blockproof campaign status campaign.sqlite --watch")(status)
 campaign_app.command(epilog="Example: blockproof campaign minimise campaign.sqlite")(minimise)

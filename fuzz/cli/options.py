@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 
 from ..adapters import forms
-from ..opening.names import FORMS
+from ..opening.names import FORMS, runs_code
 from ..targets.base import TargetUnavailableError
 from .completion import attention_lists, oracle_lists, target_names
 from .outputs import to_file, to_folder
@@ -115,7 +115,13 @@ AdapterOption = Annotated[
     Path | None,
     typer.Option(help="With --git: a file or folder with the target, which all commits use as it is now."),
 ]
-PathOption = Annotated[str, typer.Option(help="With --git: the folder in it where modules are, such as src.")]
+PathOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="DIR",
+        help="A folder for the import path of the patched release; with --git: where modules are in it, such as src.",
+    ),
+]
 
 
 def seed_or_drawn(seed: int | None) -> int:
@@ -200,20 +206,23 @@ def memory_or_usage(tensors: str | None) -> "Callable[[Shape], Memory]":
 
 def recorded_target(file: Path, spec: str) -> str:
     """The target that a file names. BadParameter if that is somebody's code: a file alone must not run code."""
-    if ":" in spec and not spec.startswith("fault:"):
+    if (":" in spec and not spec.startswith("fault:")) or runs_code(spec):
         raise typer.BadParameter(
             f"{file} was made with {spec!r}; if you trust that code, add --target {shlex.quote(spec)}"
         )
     return spec
 
 
-def commit_target_or_usage(target: str | None, path: str, adapter: Path | None) -> "Wanted":
+def commit_target_or_usage(target: str | None, paths: Sequence[str] | None, adapter: Path | None) -> "Wanted":
     """The target of each commit. BadParameter, in one line, if it is no factory or the path leads elsewhere."""
     from ..opening.names import FORMS, is_own_code
     from ..releases.commit_target import Wanted
 
     if target is None or not is_own_code(target):
         raise typer.BadParameter(f"--git needs --target with one of {FORMS}, a target that each commit makes")
+    path, *more = paths or ["."]
+    if more:
+        raise typer.BadParameter(f"--path: with --git name one folder, not {len(more) + 1}")
     if Path(path).is_absolute() or ".." in Path(path).parts:
         raise typer.BadParameter(f"--path: {path} is not below the repository; write it relative to that, as in src")
     return Wanted(target, path, adapter)

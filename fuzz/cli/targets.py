@@ -89,11 +89,15 @@ def install(
 def new(
     name: Annotated[str, typer.Argument(help="Name of your engine.")],
     folder: Annotated[Path, to_folder("Where the files are written.")] = Path(),
+    like: Annotated[
+        str, typer.Option(metavar="RELEASE", help="Begin a patch of this release instead, NAME or NAME==VERSION.")
+    ] = "",
 ) -> None:
-    """Write a target for an engine of your own, and its test; both run as they are, on a naive core."""
+    """Write a target for an engine of your own, and its test; both run as they are, on a naive core. With --like a
+    patch of a release, and its test; it changes nothing as it is."""
     from ..opening.new_target import write_target
 
-    print("\n".join(guarded(lambda: write_target(name, folder)).lines()))
+    print("\n".join(guarded(lambda: write_target(name, folder, like)).lines()))
 
 
 @app.command(epilog="Example: blockproof targets check my_target.py:make_target")

@@ -1,7 +1,8 @@
 """`blockproof verify`: what a change to a core changes, before it ships."""
 
 import sys
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +13,14 @@ from .options import (
     AdapterOption,
     AttentionOption,
     JsonOption,
+    OracleOption,
     PathOption,
     SeedOption,
     attention_names,
     commit_target_or_usage,
     document_alone,
+    is_auto,
+    oracles_or_usage,
     seconds_option,
     seed_or_drawn,
     timed_teller,
@@ -25,9 +29,14 @@ from .options import (
 from .outputs import folder_or_usage, to_file, to_folder, written
 
 if TYPE_CHECKING:
+    from ..releases.commit_target import Wanted
     from ..releases.verify_sides import VerifiedSide
 
 SECONDS = 60.0
+ProofsOption = Annotated[bool, typer.Option("--proofs/--no-proofs", help="Settle theorems that the change touches.")]
+WriteIntendedOption = Annotated[
+    Path | None, to_file("Add an entry to this file for each change found.", "--write-intended")
+]
 
 
 def verify(
@@ -40,28 +49,25 @@ def verify(
     git: Annotated[str | None, typer.Option("--git", metavar="BASE..HEAD", help="Two commits of a repository.")] = None,
     repo: Annotated[Path, typer.Option(help="With --git: the repository; nothing in it is touched.")] = Path(),
     adapter: AdapterOption = None,
-    path: PathOption = ".",
+    path: PathOption = None,
     seconds: Annotated[float | None, seconds_option("What all of it takes, 60 s if no limit is given")] = None,
     operations: Annotated[int | None, typer.Option(min=1, help="Stop after about so many.")] = None,
     seed: SeedOption = None,
+    oracle: OracleOption = None,
     attention: AttentionOption = "all",
     intended: Annotated[Path | None, typer.Option(help="TOML file of changes that are intended.")] = None,
-    write_intended: Annotated[
-        Path | None, to_file("Add an entry to this file for each change found.", "--write-intended")
-    ] = None,
+    write_intended: WriteIntendedOption = None,
     write: Annotated[Path | None, to_file("Write the page as Markdown, for a pull request.")] = None,
     out: Annotated[Path, to_folder("Folder for the smallest trace of each change.")] = Path("differences"),
-    proofs: Annotated[
-        bool, typer.Option("--proofs/--no-proofs", help="Settle theorems that the change touches.")
-    ] = True,
+    proofs: ProofsOption = True,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every trace, and what was reached.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare a core before and after a change on the same operations, let the oracles judge both, time them, and
     settle the theorems that the change touches.
 
-    Exits with 0 if they behave alike or differ only as intended, 1 for a change that is not intended or a finding that
-    only the new side has, 3 if a side cannot be started or nothing was tested, or not all of it.
+    Exits with 0 if they behave alike or differ only as intended, 1 for a difference that is not intended, 3 if a side
+    cannot be started or nothing was tested, or not all of it.
     """
     from ..engines.plan import Plan
     from ..findings.writing import write_file
@@ -77,14 +83,16 @@ def verify(
     plan = Plan(seed_or_drawn(seed), limit, operations, attention_names(attention), known=known)
     named, say, out = git is None, timed_teller(), folder_or_usage(out)
     try:
-        with document_alone(as_json), _sides(target, git, repo, adapter, path) as (old, new):
+        sides = _sides(target, git, repo, oracle, lambda: commit_target_or_usage(target[0], path, adapter))
+        with document_alone(as_json), ExitStack() as stack:
+            with usage("--oracle"):
+                old, new = stack.enter_context(sides)
             prove = (lambda left: reprove(old.spec, new.spec, seconds=left)) if named and proofs else None
             done = verify_change(old, new, plan, say, prove, clock)
     except BisectError as error:
         print(f"blockproof: {error}", file=sys.stderr)
         raise typer.Exit(error.code) from None
-    if not named:
-        done.proofs = "there are no theorems about this engine"
+    done.proofs = done.proofs if named else "there are no theorems about this engine"
     report.keep(done, out)
 
     def tell() -> None:
@@ -103,7 +111,7 @@ def verify(
 
 
 def _sides(
-    target: list[str], git: str | None, repo: Path, adapter: Path | None, path: str
+    target: list[str], git: str | None, repo: Path, oracle: list[str] | None, wanted: "Callable[[], Wanted]"
 ) -> "AbstractContextManager[tuple[VerifiedSide, VerifiedSide]]":
     """Both sides, not opened yet. BadParameter, in one line, for a wrong number of targets or a wrong name."""
     from ..opening.targets import check_spec
@@ -112,10 +120,12 @@ def _sides(
     if git is not None:
         if len(target) != 1:
             raise typer.BadParameter(f"--target: with --git name one target, not {len(target)}")
-        return commit_sides(repo, git, commit_target_or_usage(target[0], path, adapter))
+        return commit_sides(repo, git, wanted(), oracle)
     if len(target) != 2:
         raise typer.BadParameter(f"--target: name two targets to compare, or one with --git, not {len(target)}")
     with usage("--target"):
         for spec in target:
             check_spec(spec)
-    return named_sides(*target)
+    if not is_auto(oracle):
+        oracles_or_usage(oracle, "impl")  # said before anything is started
+    return named_sides(target[0], target[1], oracle)

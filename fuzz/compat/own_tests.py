@@ -16,7 +16,7 @@ from ..opening.commands import run
 from ..opening.environments import InstallError
 from ..opening.targets import ReleasePython, interpreter_of, python_of
 from ..targets.base import TargetUnavailableError
-from ..targets.family import Family, OwnTests
+from ..targets.family import Family, OwnTests, unpatched
 
 _PIP = ("-P", "-m", "pip", "--quiet", "--no-input", "--disable-pip-version-check", "--retries", "1")
 _COMPLETE = "complete"
@@ -171,7 +171,7 @@ def _tests_of(release: str) -> tuple[str, OwnTests]:
     family = family_of(release)
     if family is None:
         raise ValueError(f"{release!r} names no release")
-    version = family.version_in(release)
+    version = family.version_in(unpatched(release))
     if version != family.reference:
         raise TargetUnavailableError(f"{release}: our core stands in for {family.reference} only")
     return version, own_tests_of(family)

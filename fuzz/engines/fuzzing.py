@@ -6,17 +6,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..findings.interruption import interrupted_by
-from ..findings.oracle_names import ORACLES
+from ..findings.oracle_names import LOCKSTEP, ORACLES
 from ..findings.words import plural
+from ..opening.names import ReleaseName, parsed
 from ..opening.oracles import suited_and_why, suited_to
-from ..opening.targets import isolate_words
+from ..opening.targets import check_spec, isolate_words
 from ..page.live import LivePage
 from ..reports.floors import Floors, check_floors
 from ..reports.progress import progress
 from ..reports.run import RunDocument
 from ..reports.summary import Summary, digest_text
 from ..reports.vacuity import vacuity
-from ..targets.base import Target, lacking
+from ..targets.base import Target, lacking, likeness
+from ..targets.family import unpatched
 from ..targets.unharmed import unharmed
 from ..workload.shapes import ATTENTION, possible_attention
 from .jobs import run_jobs
@@ -119,7 +121,7 @@ def fuzz(
     ends the runs early; what they did until then is reported. TargetUnavailableError if the target cannot be started.
     """
     plan, name = task.plan, recorded_name(task.spec, target)
-    done = Summary(name, task.engine, plan.seed, oracles=plan.oracles, core_name=target.name)
+    done = Summary(name, task.engine, plan.seed, oracles=plan.oracles, core_name=likeness(target))
     done.allow_vacuous = plan.allow_vacuous
     say(f"fuzzing {name} under {', '.join(plan.oracles)}, engine {task.engine}, seed {plan.seed}")
     suited, why = suited_and_why(task.spec, target)
@@ -134,6 +136,17 @@ def fuzz(
     if live is not None:
         live.ended(outcome.document())
     return outcome
+
+
+def known_of_target(given: str | None, spec: str, oracles: Sequence[str]) -> str:
+    """The target whose findings are only counted: the one that is named, else, where no model knows the mistakes of the
+    release under a patch, that release; empty for none. ValueError for a name that has no known form."""
+    if given is not None:
+        check_spec(given)
+        return given
+    named = parsed(spec)
+    is_patched = isinstance(named, ReleaseName) and named.patch is not None
+    return unpatched(spec) if is_patched and LOCKSTEP not in oracles else ""
 
 
 def slow(done: Summary) -> list[str]:
@@ -184,6 +197,8 @@ def repeat_command(task: FuzzTask, done: Summary, target: Target | None = None) 
     words += ["--chaos"] if plan.chaos else []
     words += ["--keep-going"] if plan.keep_going else []
     words += ["--known", task.known_file] if task.known_file else []
+    usual = known_of_target(None, task.spec, plan.oracles)
+    words += ["--known-of", plan.known_of] if plan.known_of != usual else []
     words += isolate_words(task.spec, task.isolate)
     words += ["--allow-vacuous"] if plan.allow_vacuous else []
     return shlex.join(words)

@@ -44,6 +44,8 @@ class Plan:
     """Go on after a finding, and keep the shortest trace of each cause (engine `random`)."""
     known: tuple[KnownFinding, ...] = ()
     """Findings that are only counted (engine `random`)."""
+    known_of: str = ""
+    """A target whose findings are only counted (engine `random`); empty for none."""
     roots: Mapping[frozenset[str], str] | None = None
     """To ask for the root cause of each finding (engine `random`): what it is called, by the known deviations."""
     shrink_seconds: float = SHRINK_SECONDS

@@ -42,7 +42,7 @@ from ..planning.shipped import DEVIATIONS, shipped
 from ..reports.summary import NEW, Found
 from ..runs.judging import Judging
 from ..runs.pair import coarse, shape_of
-from ..targets.base import Target, adapted, adapted_shape, hidden_fields, lacking, losing
+from ..targets.base import Target, adapted, adapted_shape, hidden_fields, lacking, likeness, losing
 from ..targets.declarations import in_shape
 from ..targets.deviations import DeviatingModel, trace_names
 from ..targets.family import Known
@@ -112,7 +112,7 @@ class RootCauses:
 def _explain(target: Hashable, names: tuple[tuple[Ids, str], ...]) -> "_Explain | None":
     """None for a target of whose family no deviations are known. What is kept of the last ones saves seconds."""
     asked = cast(Target, target)
-    known = family_known(asked.name)
+    known = family_known(likeness(asked))
     return None if known is None else _Explain(asked, known, dict(names))
 
 
@@ -124,7 +124,7 @@ class _Explain:
         self._known = known
         self._lacks, self._loses = lacking(target), losing(target)
         self._declared = known.deviations
-        if not (exact := known_of(target.name) is not None):
+        if not (exact := known_of(likeness(target)) is not None):
             self._declared += known.elsewhere
         self.every: Ids = frozenset(one.id for one in self._declared if not one.chaos_only)
         """Those that are tried."""

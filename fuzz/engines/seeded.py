@@ -27,6 +27,7 @@ from ..workload.tuning import Tuning
 from ..workload.turns import About, in_turn
 from .plan import OnProgress, Plan
 from .root_causes import RootCauses
+from .shared import SharedFindings
 from .smallest import KnownCounter
 
 LOST_LIMIT = 5
@@ -52,13 +53,17 @@ def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProg
     starts when the target is ready: launching a process and importing an engine do not count.
     BlindOracleError, before anything else, if an oracle does not see what is planted for it (`runs.canary`).
     """
-    goes_on = plan.keep_going or bool(plan.known)
+    goes_on = plan.keep_going or bool(plan.known or plan.known_of)
     judging = replace(plan.judging(), notes=goes_on, full_look_every=FULL_LOOK_EVERY)
     summary.canary = plan.tried(target, judging)
     run = open_run(target, judging)  # asks the target what it lacks: a child is launched
     summary.known_findings = plan.known
-    with _heap_set_aside():
-        loop(_SeededRuns(run, plan, summary, on_progress))
+    runs = _SeededRuns(run, plan, summary, on_progress)
+    try:
+        with _heap_set_aside():
+            loop(runs)
+    finally:
+        runs.shared.close()
     return summary
 
 
@@ -93,6 +98,7 @@ class _SeededRuns:
         self._run, self._plan, self._summary, self._on_progress = run, plan, summary, on_progress
         self._start = time.monotonic()
         self._knowing, self._roots = KnownCounter(run.target, plan), RootCauses(run.target, plan)
+        self.shared = SharedFindings(run.target, plan)
         alone = {*plan.oracles}.intersection(EVERY) == {LIVENESS}
         rounds = 0 if alone else getattr(plan.tuning, "rounds", 0)  # the generator of an earlier commit may have none
         # Scripts are to come as often as ever.
@@ -123,7 +129,7 @@ class _SeededRuns:
     def keep(self, drawn: _Drawn, found: Found) -> None:
         """Add it, with its root cause, unless it is known. If asking about it fails that is told as well."""
         try:
-            if self._knowing.counts(found, self._summary):
+            if self._knowing.counts(found, self._summary) or self.shared.counts(found, self._summary):
                 return
             found.root = self._roots.of(found)
         except (TargetLostError, TargetUnavailableError):

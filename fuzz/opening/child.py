@@ -20,6 +20,7 @@ from ..findings.finding import Trace
 from ..findings.ops_json import to_json
 from ..targets.base import TargetLostError, TargetUnavailableError
 from .names import is_own_code
+from .patches import VARIABLE, PatchPlace
 from .process import ChildLimits, Launch, Process
 from .wire import Notes, answer_of, answers_of, line_of, lost_of, message_of
 
@@ -35,6 +36,8 @@ class PythonPlace(NamedTuple):
     """Its interpreter."""
     layers: tuple[Path, ...] = ()
     """Folders with packages that take precedence over those of the interpreter."""
+    patch: PatchPlace | None = None
+    """What is put over the engine in it."""
 
 
 class PythonChild(Process):
@@ -92,6 +95,7 @@ class ServedTarget(Process):
     loses: frozenset[str] = frozenset()
     offers: frozenset[str] = frozenset()
     block_sizes: tuple[int, ...] = ()
+    like: str = ""
 
     def ask(
         self, about: Shape | Operation, deadline_s: float, looks: bool = True
@@ -171,6 +175,11 @@ class TargetInChild(_InChild[ServedTarget]):
     def block_sizes(self) -> tuple[int, ...]:
         """See `targets.base.block_sizes_of`. Launches the child if it does not run; errors as for `start`."""
         return self._launched().block_sizes
+
+    @property
+    def like(self) -> str:
+        """See `targets.base.likeness`. Launches the child if it does not run; errors as for `start`."""
+        return self._launched().like
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Build a new core in the child. TargetLostError if the child is lost meanwhile."""
@@ -284,9 +293,9 @@ class _Python(PythonChild, ServedTarget):
     def _begin(self, ready: list[object]) -> None:
         """The version, and what the target says of itself."""
         match ready:
-            case [str(version), int(resident), *said, str(named)] if len(said) == 6:
+            case [str(version), int(resident), *said, str(named), str(like)] if len(said) == 6:
                 names = [frozenset(map(str, cast(list[object], each))) for each in said[:5]]
-                self.version, self.resident_at_start, self.named = version, resident, named
+                self.version, self.resident_at_start, self.named, self.like = version, resident, named, like
                 self.lacks, self.hides, self.designs, self.offers, self.loses = names
                 self.block_sizes = tuple(map(int, cast(list[int], said[5])))
             case _:
@@ -349,9 +358,13 @@ def environment_of(
     if place is None:
         path = [entry or os.getcwd() for entry in sys.path]
     else:
-        path = [str(modules), *map(str, place.layers)]
+        path = [str(modules), *map(str, place.patch.folders if place.patch else ()), *map(str, place.layers)]
         (modules / _ROOT).mkdir()
         for package in packages:
             folder = import_module(f"{_ROOT}.{package}").__path__[0]
             (modules / _ROOT / package).symlink_to(Path(folder).resolve(), target_is_directory=True)
+    if place is not None and place.patch is not None:
+        # Every Python process imports a module of this name when it starts.
+        (modules / "sitecustomize.py").symlink_to(Path(__file__).with_name("patch_hook.py").resolve())
+        environment[VARIABLE] = place.patch.document
     return environment | {"PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "0"}

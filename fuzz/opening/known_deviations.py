@@ -6,15 +6,15 @@ from ...model.core import Model
 from ...model.ops import Shape
 from ..adapters import family_of
 from ..targets.deviations import DeviatingModel, Deviation
-from ..targets.family import Known
+from ..targets.family import Known, unpatched
 
 
 def known_of(target_name: str) -> Known | None:
-    """The known deviations of this target; None unless it is a reference release."""
+    """The known deviations of this target; None unless it is a reference release, patched or not."""
     family = family_of(target_name)
     if family is None or family.known is None or family.reference is None:
         return None
-    return family.known() if target_name == family.spec(family.reference) else None
+    return family.known() if unpatched(target_name) == family.spec(family.reference) else None
 
 
 def family_known(target_name: str) -> Known | None:

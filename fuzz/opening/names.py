@@ -17,7 +17,8 @@ from typing import TypeAlias
 
 from ..adapters import families, family_of, forms
 from ..findings.words import did_you_mean
-from ..targets.family import Family
+from ..targets.family import Family, unpatched
+from .patches import Patch, patch_of
 
 FAULT, PROGRAM = "fault:", "program:"
 FORMS = "package.module:factory, path/file.py:factory"
@@ -41,6 +42,13 @@ class ReleaseName:
     family: Family
     version: str
     """Empty for the one that is here, or the only one that is installed."""
+    patch: Patch | None = None
+    """What is put over it."""
+
+    @property
+    def release(self) -> str:
+        """Its name without the patch."""
+        return unpatched(self.spec)
 
 
 @dataclass(frozen=True)
@@ -93,10 +101,13 @@ def parsed(spec: str) -> TargetName:
         return Program(spec, _command_in(spec))
     if spec in CORES:
         return OurCore(spec)
-    if code := _IN_FILE.fullmatch(spec) or _IN_MODULE.fullmatch(spec):
+    family = family_of(spec)
+    if family is None and (code := _IN_FILE.fullmatch(spec) or _IN_MODULE.fullmatch(spec)):
         return OwnCode(spec, code["place"], code["factory"])
-    if (family := family_of(spec)) is not None:
-        return ReleaseName(spec, family, "" if spec == family.name else family.version_in(spec))
+    if family is not None:
+        release = unpatched(spec)
+        version = "" if release == family.name else family.version_in(release)
+        return ReleaseName(spec, family, version, patch_of(spec))
     if spec.endswith(".py"):
         raise ValueError(f"{spec}: name the function that makes the target, too, as in {spec}:make_target")
     close = did_you_mean(spec.partition("==")[0], (*CORES, *families()))
@@ -115,6 +126,12 @@ def parsed_or_none(spec: str) -> TargetName | None:
 def is_own_code(spec: str) -> bool:
     """True if the name stands for a user's own code."""
     return isinstance(parsed_or_none(spec), OwnCode)
+
+
+def runs_code(spec: str) -> bool:
+    """True if opening it runs what only a user can trust: own code, a program, a patch."""
+    named = parsed_or_none(spec)
+    return isinstance(named, OwnCode | Program) or (isinstance(named, ReleaseName) and named.patch is not None)
 
 
 def _command_in(spec: str) -> tuple[str, ...]:
@@ -138,6 +155,8 @@ def folder_of(spec: str) -> Path | None:
     if isinstance(named, Program):
         word = named.command[0]
         return Path.cwd() if os.sep in word and not os.path.isabs(word) else None
+    if isinstance(named, ReleaseName) and named.patch is not None:
+        return Path.cwd() if named.patch.is_relative else None
     if not isinstance(named, OwnCode):
         return None
     if named.file is not None:
@@ -164,6 +183,8 @@ def seen_from(spec: str, folder: Path) -> str:
         first, *rest = named.command
         there = folder / first
         return PROGRAM + shlex.join([str(there.resolve()), *rest]) if os.sep in first and there.is_file() else spec
+    if isinstance(named, ReleaseName) and named.patch is not None:
+        return f"{named.release}+{named.patch.seen_from(folder)}"
     if not isinstance(named, OwnCode):
         return spec
     if named.file is not None:

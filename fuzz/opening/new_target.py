@@ -5,11 +5,13 @@ target works at all.
 import keyword
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from ...model.ops import Allocate, Done, Free, Group, Lookup, Outcome, Refused, Shape, Submit
+from ..adapters import families, family_of
 from ..findings.writing import write_file
 from ..targets.base import Target, TargetLostError, TargetUnavailableError
 from ..targets.family import Family
@@ -25,24 +27,23 @@ class NewTarget:
 
     target: Path
     test: Path
+    like: str = ""
+    """The release that the first one is put over; empty for a target."""
 
     @property
     def spec(self) -> str:
         """The target's name for `--target`."""
-        return f"{self.target}:make_target"
+        return self.like or f"{self.target}:make_target"
 
     def commands(self) -> list[str]:
         """What to run next."""
-        return commands(self.target)
+        return patch_commands(self.target, self.like) if self.like else commands(self.target)
 
     def lines(self) -> list[str]:
         """What to tell the user."""
-        check, fuzz = self.commands()
-        return [
-            f"wrote {self.target} and {self.test}; they run as they are, on a naive core:",
-            f"  {check}",
-            f"  {fuzz}",
-        ]
+        first, second = self.commands()
+        so_far = f"they change nothing of {self.like} yet" if self.like else "they run as they are, on a naive core"
+        return [f"wrote {self.target} and {self.test}; {so_far}:", f"  {first}", f"  {second}"]
 
 
 def commands(target: Path) -> list[str]:
@@ -51,31 +52,56 @@ def commands(target: Path) -> list[str]:
     return [f"blockproof targets check {spec}", f"blockproof fuzz --target {spec} --seconds 10"]
 
 
-def write_target(name: str, folder: Path) -> NewTarget:
-    """Write a target for the engine of this name into a folder, which is made. Nothing is overwritten.
+def patch_commands(patch: Path, release: str) -> list[str]:
+    """The first run of a release with this file over it, and what the file changes."""
+    over = f"--target {release} --patch {shlex.quote(str(patch))}"
+    return [f"blockproof fuzz {over} --seconds 20", f"blockproof verify {over} --seconds 60"]
 
-    ValueError for a name that cannot name a module, and if a file is there already.
+
+def write_target(name: str, folder: Path, like: str = "") -> NewTarget:
+    """Write a target for the engine of this name into a folder, which is made, or a patch of the release that it is
+    like: `NAME` or `NAME==VERSION`. Nothing is overwritten.
+
+    ValueError for a name that cannot name a module, for a release without a template, and if a file is there already.
     """
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ValueError(f"{name!r} names no module: write letters, digits, - and _, as in my-engine")
-    module = name.replace("-", "_").lower() + "_target"
-    paths = [folder / pattern.format(module=module) for pattern in _TEMPLATES]
+    release, texts = _texts(like)
+    module = name.replace("-", "_").lower() + ("_patch" if like else "_target")
+    paths = [folder / pattern.format(module=module) for pattern in texts]
     if there := [path for path in paths if path.exists()]:
         raise ValueError(f"{there[0]} is there already, and is left as it is; choose another name, or --folder")
-    check, fuzz = commands(paths[0])
+    made = NewTarget(paths[0], paths[1], release)
     words = {
-        "COMMAND_CHECK": check,
-        "COMMAND_FUZZ": fuzz,
+        **dict(
+            zip(
+                ("COMMAND_FUZZ", "COMMAND_VERIFY") if like else ("COMMAND_CHECK", "COMMAND_FUZZ"),
+                made.commands(),
+                strict=True,
+            )
+        ),
         "CLASS": "".join(part.capitalize() for part in re.split("[-_]", name)),
         "MODULE": module,
+        "RELEASE": release,
         "NAME": name,
     }
-    for path, template in zip(paths, _TEMPLATES.values(), strict=True):
-        text = files(__package__).joinpath(template).read_text(encoding="utf-8")
+    for path, text in zip(paths, texts.values(), strict=True):
         for placeholder, word in words.items():
             text = text.replace(placeholder, word)
         write_file(path, text)
-    return NewTarget(*paths)
+    return made
+
+
+def _texts(like: str) -> tuple[str, Mapping[str, str]]:
+    """The full name of the release, and the templates by the names of their files."""
+    if not like:
+        templates = {name: files(__package__).joinpath(text) for name, text in _TEMPLATES.items()}
+        return "", {name: text.read_text(encoding="utf-8") for name, text in templates.items()}
+    family = family_of(like)
+    if family is None or not family.new_patch:
+        able = ", ".join(name for name, one in families().items() if one.new_patch)
+        raise ValueError(f"no patch can be begun for {like!r}; write one of {able}, or NAME==VERSION of these")
+    return family.spec(family.version_in(like)) if like != family.name else family.example, family.new_patch
 
 
 def exercise(target: Target) -> str:

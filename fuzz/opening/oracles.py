@@ -13,7 +13,8 @@ from ..faults import Part, fault_named
 from ..findings.oracle_names import ADDITIONS, EVERY, LOCKSTEP, MODEL_FREE, ORACLES
 from ..findings.words import did_you_mean
 from ..oracles.shadow import ListMemory, Memory
-from ..targets.base import Target, TargetUnavailableError, close_target, designs_of, hidden_fields, lacking
+from ..targets.base import Target, TargetUnavailableError, close_target, designs_of, hidden_fields, lacking, likeness
+from ..targets.family import unpatched
 from ..workload.shapes import ATTENTION
 from .names import OurCore, PlantedFault, ReleaseName, parsed
 from .targets import open_target
@@ -49,9 +50,12 @@ def suited_when_asked(spec: str) -> tuple[str, ...]:
 
 def suited_and_why(spec: str, target: Target | None = None) -> tuple[tuple[str, ...], str]:
     """The oracles as from `suited_to`, and why it is these, as the end of a sentence."""
+    like = "" if target is None or family_of(spec) is not None else likeness(target)
+    if family_of(like) is not None and suited_to(like) == ORACLES:
+        return ORACLES, f"the target is like {like}, which the model describes exactly"
     family = family_of(spec)
     if family is not None:
-        version = spec.partition("==")[2] or family.here
+        version = unpatched(spec).partition("==")[2] or family.here
         if version == family.reference:
             return ORACLES, "the model describes this release exactly"
         return MODEL_FREE, "the model describes another release"

@@ -76,7 +76,8 @@ def _opened(spec: str, role: str, fix: Sequence[str]) -> Begun:
     allow_recursion()
     said = [sorted(read(served)) for read in (lacking, hidden_fields, designs_of, offering, losing, block_sizes_of)]
     asked = count()
-    ready = [str(getattr(served, "version", "")), resident_bytes(), *said, str(getattr(served, "name", ""))]
+    named = [str(getattr(served, "name", "")), str(getattr(served, "like", "") or "")]
+    ready = [str(getattr(served, "version", "")), resident_bytes(), *said, *named]
     return ready, lambda line: _answer(served, line, next(asked) % SAMPLE_EVERY == 0)
 
 

@@ -1,5 +1,6 @@
 """Opens a target or a calculator by the name that the user gave, in this process or in a child process."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,9 +16,12 @@ from ..targets.base import Calculator, Target, TargetUnavailableError, check_dec
 from ..targets.family import Family
 from ..targets.unharmed import notice_exits
 from .child import ChildCalculator, ChildTarget, PythonPlace, environment_of
+from .commands import run
 from .environments import Environment, find, installed
 from .names import OurCore, OwnCode, PlantedFault, Program, ReleaseName, TargetName, is_own_code, parsed
 from .own_code import in_one_line, made_by
+from .packages import with_packages
+from .patches import PROBLEM, is_patch_problem
 from .process import ChildLimits
 from .program import ProgramTarget
 
@@ -67,7 +71,7 @@ def open_here(spec: str) -> Target:
 def _opened_here(named: TargetName) -> Target:
     match named:
         case ReleaseName(_, family):
-            return _imported(family, family.open_target)
+            return _declared(_imported(family, family.open_target))
         case OurCore(spec):
             return _ours(lambda: open_impl(spec))
         case PlantedFault(spec, core):
@@ -79,6 +83,17 @@ def _opened_here(named: TargetName) -> Target:
     made = cast(Target, made_by(named, "Target", "start", "step"))
     check_declarations(made)
     return made
+
+
+def _declared(target: Target) -> Target:
+    """The target of a release; of a patched one with what the patch says of it."""
+    said = getattr(sys.modules.get("sitecustomize"), "SAID", {})  # `patch_hook`, in a child of its own
+    if any(said.values()):
+        if not hasattr(target, "declare"):
+            raise TargetUnavailableError(f"{target.name}: HIDES and LACKS of a patch have no effect here")
+        target.declare(hides=said["HIDES"], lacks=said["LACKS"])
+        check_declarations(target)
+    return target
 
 
 def open_calculator(
@@ -135,9 +150,17 @@ def interpreter_of(spec: str) -> tuple[str, PythonPlace | None]:
 
 def _interpreter_of(named: ReleaseName) -> tuple[str, PythonPlace | None]:
     if (here := _here(named)) is not None:
-        return here, None
-    environment = _installed(named)
-    return environment.name, environment.place
+        name, place = here, cast(PythonPlace | None, None)
+    else:
+        environment = _installed(named)
+        name, place = environment.name, environment.place
+    if named.patch is None:
+        return name, place
+    patch, folders = with_packages(named.patch, named.family, place)
+    # A process of this interpreter finds what this one does.
+    place = place or PythonPlace(Path(sys.executable), tuple(Path(entry or os.getcwd()) for entry in sys.path))
+    patched = patch.place(named.family.module or named.family.name, folders)
+    return patch.over(name), place._replace(patch=patched)
 
 
 class Home(NamedTuple):
@@ -173,7 +196,17 @@ def python_of(spec: str, packages: Sequence[str] = ("model", "fuzz")) -> Iterato
     quiet = family.environment if family is not None and packages else {}
     with TemporaryDirectory(prefix="blockproof-python-") as modules:
         environment = {**environment_of(place, Path(modules), packages), **quiet}
-        yield ReleasePython(sys.executable if place is None else str(place.python), environment)
+        python = ReleasePython(sys.executable if place is None else str(place.python), environment)
+        if family is not None and place is not None and place.patch is not None:
+            check_patch(family, python)
+        yield python
+
+
+def check_patch(family: Family, python: ReleasePython) -> None:
+    """Import the engine once. TargetUnavailableError, with what the child says, if its patch cannot be applied."""
+    ran = run([python.python, "-P", "-c", f"import {family.module or family.name}"], environment=python.environment)
+    if ran.status:
+        raise TargetUnavailableError(ran.error.partition(f"{PROBLEM}: ")[2] or ran.error)
 
 
 def _in_a_child(named: TargetName, isolate: bool | None) -> tuple[str, str, PythonPlace | None] | None:
@@ -203,6 +236,8 @@ def _imported(family: Family, make: Callable[[], T]) -> T:
     try:
         return make()
     except Exception as error:  # importing an engine can fail in any way
+        if is_patch_problem(error):
+            raise TargetUnavailableError(str(error)) from error
         raise TargetUnavailableError(
             f"{family.name} cannot be imported here: {in_one_line(error)}; "
             f"an environment of its own may do: blockproof targets install {family.example}"
@@ -211,7 +246,7 @@ def _imported(family: Family, make: Callable[[], T]) -> T:
 
 def _installed(named: ReleaseName) -> Environment:
     """The environment of the release; if only the family is named, its only installed release."""
-    spec, family = named.spec, named.family
+    spec, family = named.release, named.family
     if named.version:
         environment = find(spec)
     else:

@@ -20,7 +20,7 @@ from ..runs.lockstep import LockstepRun
 from ..runs.model_looks import ModelLooks
 from ..runs.run import Run
 from ..targets.answers import outcome_and_snapshot, problem_with_answer
-from ..targets.base import Target, hidden_fields, is_told
+from ..targets.base import Target, hidden_fields, is_told, likeness
 from ..targets.block_ids import without_hidden
 from ..targets.glance import Glancing
 from .changes import Changes, RequestContents, visible_part
@@ -217,7 +217,7 @@ class WatchedTarget:
             self._beside = _ShownTarget(self._other, shape)
             first, name, roles = self._beside.last, self._other.name, ("first", "second")
         else:
-            self._beside = None if self._judged or alone else _ShownModel(model_for(self.name, shape))
+            self._beside = None if self._judged or alone else _ShownModel(model_for(likeness(self._target), shape))
             model = self.run.scene if self._judged else self._beside and self._beside.model
             has_one = isinstance(model, Model) and isinstance(model.construction, Done)
             first, name, roles = cast(Model, model).snapshot() if has_one else None, "model", ("model", "target")

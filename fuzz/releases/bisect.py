@@ -20,6 +20,7 @@ from ..targets.base import Target, TargetUnavailableError, close_target, lacking
 from ..traces.replay import replay
 from ..traces.trace_file import TraceFile
 
+_NUMBERS = re.compile(r"[\d, ]+")
 Look = Callable[[Sequence[int]], Mapping[int, bool | None]]
 """Tries these places of the line and says of each whether the trace fails there; None where that cannot be seen."""
 
@@ -94,6 +95,13 @@ class BisectAnswer:
     operations: int = 0
     """How many operations of the trace were applied."""
     seconds: float = 0.0
+
+    def shows(self, finding: Finding, operations: int) -> bool:
+        """True if it is this finding that it shows, at the end of so many operations and in the same words but for
+        numbers: not another mistake of its kind."""
+        mine = one_line(f"{' at '.join(finding.kind)}: {finding.detail}")
+        alike = _NUMBERS.sub("", mine) == _NUMBERS.sub("", self.why)
+        return self.state is State.FAILS and self.operations == operations and alike
 
     def as_json(self) -> dict[str, Any]:
         """JSON-ready data."""

@@ -10,8 +10,10 @@ from typing import Any
 from ..findings.oracle_names import MODEL_FREE
 from ..opening.environments import install
 from ..opening.new_target import version_run_by
+from ..opening.patches import Patch
 from ..opening.targets import interpreter_of, open_target
 from ..targets.base import TargetUnavailableError
+from ..targets.family import unpatched
 from ..traces.trace_file import TraceFile
 from .bisect import (
     BisectAnswer,
@@ -47,6 +49,8 @@ class Range:
     """Install what is missing."""
     jobs: int = 2
     """Releases tried at a time."""
+    over: Patch | None = None
+    """What is put over each release."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,7 @@ def bisect_releases(
     versions = candidates(family, first, last, published(family) if wanted.patches else ())
     # All are judged alike, the release that the model describes included: else it would seem to differ from the others.
     question = question_about(file, any_finding, oracles, MODEL_FREE)
-    specs = [family.spec(version) for version in versions]
+    specs = [(wanted.over or Patch()).over(family.spec(version)) for version in versions]
     line = Releases(specs, question, say, jobs=wanted.jobs, installs=wanted.installs)
     interrupted = False
     try:
@@ -219,12 +223,12 @@ class Releases:
     def _missing(self, spec: str) -> str:
         """Why this release cannot be started; empty if it is here, if need be since now."""
         try:
-            interpreter_of(spec)
+            interpreter_of(unpatched(spec))
         except TargetUnavailableError as error:
             if not self._installs:
                 return one_line(str(error))
             try:
-                install(spec, lambda step: self._say(f"{spec}: {step}"), version_run_by)
+                install(unpatched(spec), lambda step: self._say(f"{spec}: {step}"), version_run_by)
             except TargetUnavailableError as failure:
                 return one_line(str(failure))
         return ""

@@ -1,19 +1,15 @@
 """Verifies a change: both sides on the same operations, the oracles on each, and how fast they are.
 
-A difference between the sides is a situation that changed. A finding of the oracles is put down to the change only if
-its smallest trace shows it on one side and not on the other.
+A difference between the sides is a situation that changed. What the change did there, and to a finding of the oracles,
+says `verify_effects`: both sides are held against the same model and judged by the same oracles.
 """
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
-from ...model.ops import Operation, Outcome, Shape
-from ...model.shown.snapshot import Snapshot
 from ..engines.plan import Plan
 from ..engines.seeded import run_random
 from ..engines.smallest import judging_of, smallest
@@ -21,15 +17,16 @@ from ..findings.finding import Finding, Trace, our_bug
 from ..findings.known import KnownFinding
 from ..reports.summary import Found, Summary
 from ..reports.vacuity import vacuity
-from ..runs.pair import Pair, Strictness
-from ..targets.base import Target, TargetUnavailableError
-from ..traces.replay import replay
+from ..runs.pair import Pair
+from ..targets.base import TargetUnavailableError
+from ..targets.deviations import trace_names
 from ..traces.shrink import NotReproducedError
-from .bisect import BisectAnswer, BisectQuestion, State, observe, one_line
+from .alike import alike_runs
 from .diff import SHRINK_SECONDS, Comparison, Differences, compare_targets, share_of
 from .timing import ROUNDS, Timing, compare_speed
+from .verify_effects import BothSides, Lent, Placement, Where, situation_of
 from .verify_proofs import Proofs
-from .verify_sides import Borrowed, Lasting, VerifiedSide
+from .verify_sides import Lasting, VerifiedSide
 
 
 @dataclass
@@ -39,6 +36,8 @@ class Clock:
     limit: float | None = None
     """In seconds; None: as long as it takes."""
     begin: float = field(default_factory=time.monotonic)
+    started: float = 0.0
+    """When both sides had started, in seconds since the start."""
     spent: dict[str, float] = field(default_factory=dict)
     """Seconds by stage, in the order in which they began."""
 
@@ -48,8 +47,10 @@ class Clock:
         return time.monotonic() - self.begin
 
     def until(self, share: float) -> float | None:
-        """Seconds until so much of the limit is used up, at least 0; None without a limit."""
-        return None if self.limit is None else max(0.0, self.limit * share - self.seconds)
+        """Seconds until so much of what the start has left is used up, at least 0; None without a limit."""
+        if self.limit is None:
+            return None
+        return max(0.0, self.started + max(0.0, self.limit - self.started) * share - self.seconds)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -68,23 +69,19 @@ class Clock:
 
 COMPARED, JUDGED = 0.5, 0.25
 """Shares of a limit in operations: of the comparison, and of the oracles on each side."""
-RUNS = 0.4
+RUNS = 0.35
 """Share of a limit in seconds for the runs of the comparison."""
-UNTIL = {"comparing": 0.5, "judging new": 0.68, "judging old": 0.84, "timing": 0.92, "proving": 1.0}
+UNTIL = {
+    "comparing": 0.45,
+    "judging new": 0.65,
+    "judging old": 0.78,
+    "placing": 0.86,
+    "timing": 0.92,
+    "proving": 1.0,
+}
 """How much of a limit in seconds is used up when a stage ends, what it has found shrunk. What is left, others get."""
 RUN = 0.6
 """Share of the time for judging a side that is for its runs; the rest is for what they find."""
-TIMED_OPERATIONS = 2_000
-_NUMBERS = re.compile(r"[\d, ]+")
-
-
-class Where(StrEnum):
-    """On which sides a finding of the oracles shows."""
-
-    NEW = "new side only"
-    BOTH = "both sides"
-    OLD = "old side only"
-    OPEN = "old side; not to be told for the new one"
 
 
 @dataclass(frozen=True)
@@ -98,6 +95,8 @@ class Changed:
     """Runs that ended with it."""
     compared: str
     """How strictly: under which of `Strictness` it came up, by blocks' ids (`exact`) or by shape."""
+    placed: Placement | None = None
+    """Which side is wrong; None if that was not asked."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +110,10 @@ class JudgedSide:
     where: Where
     why: str = ""
     """What the other side does with the trace, if it is not simply that it shows nothing."""
+    situation: str = ""
+    """How the sides differ in it, in the words of a comparison."""
+    corrects: tuple[str, ...] = ()
+    """Ids of the known deviations that the new side does right."""
 
 
 @dataclass
@@ -124,6 +127,8 @@ class Verification:
     summaries: dict[str, Summary] = field(default_factory=dict)
     """What the oracles did, by `old` and `new`."""
     judged: list[JudgedSide] = field(default_factory=list)
+    placed: dict[tuple[str, ...], Placement] = field(default_factory=dict)
+    """What the change did in the situations that changed, by the kind of finding."""
     timing: Timing | str = "not timed"
     proofs: Proofs | str = "not asked for"
     known: tuple[KnownFinding, ...] = ()
@@ -168,7 +173,8 @@ class Verification:
                 before = found.get(one.finding.kind)
                 times = one.times + (before.times if before else 0)
                 rule = f"{before.compared}, {comparison.strictness}" if before else str(comparison.strictness)
-                found[one.finding.kind] = Changed(one.finding, one.trace, times, rule)
+                placed = self.placed.get(one.finding.kind)
+                found[one.finding.kind] = Changed(one.finding, one.trace, times, rule, placed)
         return sorted(found.values(), key=lambda one: -one.times)
 
     @property
@@ -184,8 +190,13 @@ class Verification:
 
     @property
     def broken(self) -> list[JudgedSide]:
-        """What the oracles find on the new side only."""
-        return [one for one in self.judged if one.where is Where.NEW]
+        """What the change has introduced, or has made wrong in another way."""
+        return [one for one in self.judged if one.where in (Where.NEW, Where.WRONG)]
+
+    @property
+    def sides(self) -> BothSides:
+        """Both, and what judges them."""
+        return BothSides(self.old, self.new, self.new.oracles)
 
     @property
     def operations(self) -> int:
@@ -228,7 +239,7 @@ def verify(
     far; a bug of blockproof ends the stage that it comes up in. TargetUnavailableError if a side cannot be started.
     """
     done = Verification(old, new, plan.seed, known=plan.known, clock=clock or Clock(plan.seconds))
-    done.clock.limit = plan.seconds
+    done.clock.limit, done.clock.started = plan.seconds, done.clock.seconds
     try:
         with done.stage("comparing"):
             _compare(done, plan, say)
@@ -249,12 +260,22 @@ def _look_closer(
     for side in (done.new, done.old):
         with done.stage(f"judging {_which(done, side)}"):
             _judge(done, side, plan, say)
+    with done.stage("placing"):
+        for one in done.changed:
+            if done.clock.until(UNTIL["placing"]) == 0.0:
+                break
+            placed = done.sides.place(one.trace)
+            # They differ, so that it is no mistake which both make alike.
+            done.placed[one.finding.kind] = replace(placed, where=_DIFFERS.get(placed.where, placed.where))
     with done.stage("timing"):
         _time(done, plan, say)
     if prove is not None:
         with done.stage("proving"):
             say("proving what the change touches")
             done.proofs = prove(done.clock.until(UNTIL["proving"]))
+
+
+_DIFFERS = {Where.BOTH: Where.WRONG}
 
 
 def _which(done: Verification, side: VerifiedSide) -> str:
@@ -284,11 +305,13 @@ def _judge(done: Verification, side: VerifiedSide, plan: Plan, say: Callable[[st
     time_for_it = done.clock.until(UNTIL[f"judging {which}"])
     limits = replace(share_of(plan, JUDGED), seconds=None if time_for_it is None else time_for_it * RUN)
     plan = replace(limits, oracles=side.oracles, keep_going=True)
+    if side is done.new:
+        plan = replace(plan, without=_corrected(done))
     say(f"{', '.join(side.oracles)} judge {side.name}")
-    summary = Summary(side.name, "random", plan.seed, oracles=side.oracles, core_name=side.target.name)
+    summary = Summary(side.name, "random", plan.seed, oracles=side.oracles, core_name=side.like or side.target.name)
     done.summaries[which] = summary
     try:
-        run_random(side.target, plan, summary)
+        run_random(Lent(side), plan, summary)
     except KeyboardInterrupt:
         done.interrupted = True
     ranked = [found for found in summary.ranked() if not found.finding.is_our_bug]
@@ -300,14 +323,23 @@ def _judge(done: Verification, side: VerifiedSide, plan: Plan, say: Callable[[st
         raise KeyboardInterrupt
 
 
+def _corrected(done: Verification) -> tuple[str, ...]:
+    """The known deviations that the new side does right; to make them is a mistake of its own from now on."""
+    names: list[str] = []
+    for deviation, trace, finding in done.sides.corrected():
+        names += trace_names(deviation)
+        situation = situation_of(done.sides, trace)
+        done.judged.append(JudgedSide(finding, trace, 1, Where.OLD, deviation.reason, situation, (deviation.id,)))
+    return tuple(names)
+
+
 def _place(done: Verification, side: VerifiedSide, found: Found, plan: Plan, seconds: float) -> None:
-    """Shrink a finding of a side for so long at most, and say on which sides its smallest trace shows it."""
+    """Shrink a finding of a side for so long at most, and say what the change did to it, by its smallest trace."""
     is_new = side is done.new
-    other = done.old if is_new else done.new
-    finding, trace, answer = found.finding, found.trace, BisectAnswer(State.UNSEEN, "it was not tried there")
+    finding, trace = found.finding, found.trace
     try:
         if not done.interrupted:
-            small = smallest(found, side.target, plan, max_seconds=seconds)
+            small = smallest(found, Lent(side), plan, max_seconds=seconds)
             finding, trace, done.interrupted = small.finding, small.trace, small.interrupted
     except NotReproducedError:
         pass
@@ -315,69 +347,26 @@ def _place(done: Verification, side: VerifiedSide, found: Found, plan: Plan, sec
         raise
     except Exception as error:  # the trace as it is shows the finding, too
         done.failed.append(our_bug(error, None, -1))
+    placed, situation = Placement(Where.NEW if is_new else Where.OPEN, why="it was not tried there"), ""
     if not done.interrupted:
-        question = BisectQuestion(trace, finding.kind, tuple(judging_of(found, plan).oracles), finding.manner)
-        answer = observe(question, lambda: Borrowed(other.target))
-        if answer.state is State.FAILS and not _is_same(answer, finding, trace):
-            answer = replace(answer, state=State.OTHER)
+        placed = done.sides.place(trace, tuple(judging_of(found, plan).oracles))
+        situation = situation_of(done.sides, trace)
+        if placed.where in (
+            Where.RIGHT,
+            Where.UNJUDGED,
+        ):  # it is one of the deviations that the new side does right elsewhere
+            placed = replace(placed, where=Where.BOTH)
     if is_new or not any(one.finding.key == finding.key and one.where is Where.BOTH for one in done.judged):
-        where = _where(is_new, answer.state)
-        done.judged.append(JudgedSide(finding, trace, found.times, where, "" if where is Where.BOTH else answer.why))
+        why = "" if placed.where is Where.BOTH else placed.why
+        done.judged.append(JudgedSide(finding, trace, found.times, placed.where, why, situation, placed.corrects))
 
 
 def _time(done: Verification, plan: Plan, say: Callable[[str], None]) -> None:
     """Time both on the same operations, if there is time for it."""
     left = done.clock.until(UNTIL["timing"])
-    if left == 0.0:
+    if left is not None and left <= done.clock.started:  # both have to be started once more
         done.timing = "not timed: the time was over; give more --seconds"
         return
     say("timing both on the same operations, in turns")
     runs = alike_runs(done.old, done.new, plan, None if left is None else left * 0.2)
     done.timing = compare_speed(done.old.home, done.new.home, runs, ROUNDS, done.clock.until(UNTIL["timing"]))
-
-
-def _is_same(answer: BisectAnswer, finding: Finding, trace: Trace) -> bool:
-    """True if the other side shows the same at the same operation, but for numbers: not another mistake of its kind."""
-    mine = one_line(f"{' at '.join(finding.kind)}: {finding.detail}")
-    return answer.operations == len(trace.operations) and _NUMBERS.sub("", mine) == _NUMBERS.sub("", answer.why)
-
-
-def _where(is_new: bool, other: State) -> Where:
-    """On which sides a finding shows that was found on one; the other one does this with its smallest trace."""
-    if other is State.FAILS:
-        return Where.BOTH
-    if is_new:
-        return Where.NEW  # also if the old one could not be observed: nothing says that it is no new one
-    return Where.OLD if other is State.PASSES else Where.OPEN
-
-
-def alike_runs(old: VerifiedSide, new: VerifiedSide, plan: Plan, seconds: float | None = None) -> list[Trace]:
-    """Runs on the old side, each as far as the new one does the same: at most some `TIMED_OPERATIONS` operations, drawn
-    for so many seconds."""
-    recording = _Recording(old.target)
-    few = replace(plan, seconds=seconds, operations=TIMED_OPERATIONS, oracles=(), known=())
-    run_random(recording, few, Summary(old.name, "random", plan.seed, oracles=()))
-    pair = Pair(Lasting(old.target), Lasting(new.target), Strictness.SHAPE)
-    alike = []
-    for trace in recording.traces:
-        finding, applied = replay(trace, pair)
-        same = applied.operations if finding is None else applied.operations[: max(0, finding.step)]
-        alike += [Trace(trace.shape, same)] if same else []
-    return alike
-
-
-class _Recording(Borrowed):
-    """Keeps the operations of each run."""
-
-    def __init__(self, target: Target) -> None:
-        super().__init__(target)
-        self.traces: list[Trace] = []
-
-    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
-        self.traces.append(Trace(shape, ()))
-        return super().start(shape)
-
-    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
-        last = self.traces[-1]
-        self.traces[-1] = Trace(last.shape, (*last.operations, operation))
-        return super().step(operation)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..findings.finding import Finding, Trace
 from ..findings.known import KnownFinding
 from ..findings.severity import severity
 from ..findings.words import plural, trace_lines
+from ..opening.names import ReleaseName, parsed_or_none
 from ..reports.document import Table, counted
 from ..reports.formats import markdown_tables, plain_text
 from ..reports.theorems import ChangeDocument, ProofsChanged, VerifyFound
@@ -19,7 +21,8 @@ from ..traces.reproduction import base_name
 from ..traces.trace_file import FoundWhat, TraceFile
 from .diff import keep_trace
 from .timing import Timing
-from .verify import Changed, JudgedSide, Verification, Where
+from .verify import Changed, JudgedSide, Verification
+from .verify_effects import Placement, Where, noticed
 
 SHOWN = 5
 """So many traces are printed; all are written to files."""
@@ -35,10 +38,10 @@ def verdict(done: Verification) -> str:
     if done.vacuous:
         return f"the sides cannot be compared, on the old one {done.vacuous}"
     parts = []
-    if done.changed:
-        parts.append(f"behaviour changed in {plural(len(done.changed), 'situation')} not listed as intended")
-    if done.broken:
-        parts.append(f"{plural(len(done.broken), 'finding')} that the old side does not have")
+    if rows := differences(done):
+        counts = Counter(one.where for one in rows)
+        told = ", ".join(f"{counts[where]} {where}" for where in Where if counts[where])
+        parts.append(f"{plural(len(rows), 'difference')} not listed as intended: {told}")
     if refuted := getattr(done.proofs, "broken", ()):
         parts.append(f"{plural(len(refuted), 'theorem')} no longer true")
     if done.bugs:
@@ -55,25 +58,82 @@ def verdict(done: Verification) -> str:
 
 def sections(done: Verification) -> Iterator[Table]:
     """The tables of the page."""
-    if done.changed:
-        columns = ("new against old", "operation", "compared by", "runs", "smallest trace")
-        rows = ((*one.finding.kind, one.compared, f"{one.times:,}", _steps(one.trace)) for one in done.changed)
-        yield Table("Situations that changed", columns, tuple(rows))
-    if done.judged:
-        columns = ("finding", "operation", "how bad", "shows on", "smallest trace")
-        judged = sorted(done.judged, key=lambda one: (list(Where).index(one.where), severity(one.finding)))
-        rows = ((*one.finding.kind, str(severity(one.finding)), one.where, _steps(one.trace)) for one in judged)
-        yield Table(f"Found by {', '.join(done.new.oracles)}", columns, tuple(rows))
+    if rows := differences(done):
+        columns = ("what the change did", "what a user notices", "finding", "runs", "smallest trace")
+        cells = ((one.where, one.noticed, one.what, f"{one.times:,}", _steps(one.trace)) for one in rows)
+        yield Table("Differences", columns, tuple(cells))
     if done.intended:
         reasons = {entry.id: entry.reason for entry in done.known}
         counts = tuple((name, f"{times:,}", reasons[name]) for name, times in sorted(done.intended.items()))
         yield Table("Intended", ("id", "times", "reason"), counts)
 
 
+@dataclass(frozen=True)
+class SideDifference:
+    """A difference between the sides, once, wherever it came up."""
+
+    where: Where
+    noticed: str
+    what: str
+    """What was found, at which operation, and which known deviation is corrected by it."""
+    times: int
+    trace: Trace
+    source: Changed | JudgedSide
+
+
+def differences(done: Verification) -> list[SideDifference]:
+    """All of them, the worst first; what both sides do alike is none."""
+    judged = [one for one in done.judged if one.where is not Where.BOTH]
+    rows = [_judged_row(one) for one in judged]
+    rows += [_changed_row(one) for one in done.changed if not any(_is_told(one, by) for by in judged)]
+    order = list(Where)
+    return sorted(
+        rows, key=lambda one: (order.index(one.where), severity(_wrong(one.source)), len(one.trace.operations))
+    )
+
+
+def _is_told(one: Changed, by: JudgedSide) -> bool:
+    """True if what the oracles have found says all of a situation that changed."""
+    placed = one.placed
+    if placed is None or placed.where is not by.where:
+        return False
+    wrong = placed.objection
+    return bool({*placed.corrects} & {*by.corrects}) or (wrong is not None and wrong.key == by.finding.key)
+
+
+def _wrong(one: Changed | JudgedSide) -> Finding:
+    placed = one.placed if isinstance(one, Changed) else None
+    return placed.objection if placed is not None and placed.objection is not None else one.finding
+
+
+def _judged_row(one: JudgedSide) -> SideDifference:
+    placed = Placement(one.where, one.finding, one.corrects)
+    return SideDifference(one.where, noticed(placed, one.situation), _what(one), one.times, one.trace, one)
+
+
+def _changed_row(one: Changed) -> SideDifference:
+    placed = one.placed or Placement(Where.UNJUDGED)
+    return SideDifference(placed.where, noticed(placed, one.finding.observable), _what(one), one.times, one.trace, one)
+
+
+def _what(one: Changed | JudgedSide) -> str:
+    observable, operation = one.finding.kind
+    corrects = one.corrects if isinstance(one, JudgedSide) else one.placed.corrects if one.placed else ()
+    judge = "" if isinstance(one, Changed) else f"{one.finding.oracle}: "
+    return f"{judge}{observable} at {operation}" + (f" ({', '.join(corrects)})" if corrects else "")
+
+
 def facts(done: Verification) -> Iterator[str]:
     """What was done, and how much of it, a line each."""
     runs = sum(comparison.summary.runs for comparison in done.compared.comparisons) if done.compared else 0
     yield f"compared: {plural(done.operations, 'operation')} on both sides in {plural(runs, 'run')}"
+    if patch := patch_of_side(done):
+        yield patch
+    alike = [one for one in done.judged if one.where is Where.BOTH]
+    if alike:
+        kinds = Counter(" at ".join(one.finding.kind) for one in alike)
+        told = ", ".join(f"{kind}" for kind in kinds)
+        yield f"the old side does it, too, so it is no difference: {plural(len(alike), 'finding')} ({told})"
     if done.hidden:
         yield f"not compared, as a side hides it: {', '.join(done.hidden)}"
     for name, side in (("new", done.new), ("old", done.old)):
@@ -101,17 +161,28 @@ def _steps(trace: Trace) -> str:
     return plural(len(trace.operations), "operation")
 
 
+def patch_of_side(done: Verification) -> str:
+    """What is put over the release of the new side, and what is stood in for; empty if it has no patch."""
+    named = parsed_or_none(done.new.spec)
+    if not isinstance(named, ReleaseName) or named.patch is None:
+        return ""
+    patch = named.patch
+    stood = f"; stood in for: {', '.join(patch.without)}" if patch.without else ""
+    over = ", ".join((*patch.packages, *patch.paths, *patch.sources))
+    return f"the new side is {named.release} with {over or 'nothing'}{stood}"
+
+
 def shown(done: Verification) -> list[Changed | JudgedSide]:
-    """What is worth a look: what the oracles find on the new side only, what changed, and what may be fixed."""
-    old = [one for one in done.judged if one.where in (Where.OLD, Where.OPEN)]
-    return [*done.broken, *done.changed, *old]
+    """What is worth a look, the worst first: every difference once."""
+    return [one.source for one in differences(done)]
 
 
 def _title(one: Changed | JudgedSide) -> str:
-    what, where = one.finding.kind
     if isinstance(one, Changed):
-        return f"changed: {what} at {where}"
-    return f"{one.where}: {what} at {where}" + (f" (the other side: {one.why})" if one.why else "")
+        placed = one.placed
+        where = placed.where if placed else Where.UNJUDGED
+        return f"{where}: {_what(one)}" + (f" (the other side: {placed.why})" if placed and placed.why else "")
+    return f"{one.where}: {_what(one)}" + (f" (the other side: {one.why})" if one.why else "")
 
 
 def lines(done: Verification, verbose: bool = False) -> list[str]:
@@ -175,17 +246,22 @@ def _row(one: Changed | JudgedSide) -> VerifyFound:
     trace = f"{base_name(TraceFile(one.trace, '', FoundWhat.of(one.finding)))}.json"
     row = VerifyFound(*one.finding.kind, one.finding.oracle, str(one.finding), one.times)
     row.operations, row.trace = len(one.trace.operations), trace
+    told = _changed_row(one) if isinstance(one, Changed) else _judged_row(one)
+    row.where, row.noticed = told.where.value, told.noticed
     if isinstance(one, Changed):
         row.compared_by = one.compared
+        row.other_side, row.corrects = (one.placed.why, list(one.placed.corrects)) if one.placed else ("", [])
     else:
-        row.where, row.other_side = one.where.value, one.why
+        row.other_side, row.corrects = one.why, list(one.corrects)
     return row
 
 
 def keep(done: Verification, folder: Path) -> None:
-    """Write the smallest trace of each change and of each finding that shows on one side to a folder."""
-    for one in shown(done):
-        spec = done.old.spec if isinstance(one, JudgedSide) and one.where is not Where.NEW else done.new.spec
+    """Write the smallest trace of each change, and of each finding that both sides do not share, to a folder."""
+    kept: list[Changed | JudgedSide] = [*done.changed, *(one for one in done.judged if one.where is not Where.BOTH)]
+    for one in kept:
+        fixed = isinstance(one, JudgedSide) and one.where in (Where.OLD, Where.OPEN)
+        spec = done.old.spec if fixed else done.new.spec
         before = done.old.spec if isinstance(one, Changed) else None
         keep_trace(folder, one.finding, one.trace, spec, done.seed, compared_with=before)
 

@@ -1,16 +1,19 @@
 """The two sides of a change: the target before it, and the target after it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
+from ..adapters import family_of
 from ..findings.oracle_names import LOCKSTEP, MODEL_FREE
-from ..opening.oracles import suited_to
+from ..opening.known_deviations import known_of
+from ..opening.names import ReleaseName, parsed_or_none
+from ..opening.oracles import oracles_named, suited_to
 from ..opening.targets import Home, home_of, open_target
-from ..targets.base import Target, TargetLostError, close_target
+from ..targets.base import Target, TargetLostError, close_target, designs_of, likeness
 from .commit_target import CommitTarget, Wanted, place_for
 from .git import Commit, Git, worktrees
 
@@ -26,43 +29,75 @@ class VerifiedSide:
     target: Target
     home: Home
     oracles: tuple[str, ...]
-    """Those that suit it."""
+    """What judges it; the same on both sides."""
+    like: str = ""
+    """What it is held against, the same on both sides: that of the old one. Empty: what its name says."""
 
 
 @contextmanager
-def named_sides(old: str, new: str) -> Iterator[tuple[VerifiedSide, VerifiedSide]]:
-    """Two targets by their names, each in a process of its own. Errors as from `open_target`."""
+def named_sides(
+    old: str, new: str, oracles: Sequence[str] | None = None
+) -> Iterator[tuple[VerifiedSide, VerifiedSide]]:
+    """Two targets by their names, each in a process of its own, judged by these oracles, else by those that suit both.
+
+    Errors as from `open_target` and `oracles_named`.
+    """
     with ExitStack() as stack:
-        sides = []
+        targets = []
         for spec in (old, new):
-            target = open_target(spec, isolate=True)
-            stack.callback(close_target, target)
-            sides.append(VerifiedSide(spec, spec, target, home_of(spec), _suited(spec, target)))
+            targets.append(open_target(spec, isolate=True))
+            stack.callback(close_target, targets[-1])
+        judges = _judges(oracles, old, *targets)
+        like = likeness(targets[0]) if LOCKSTEP in judges else ""
+        sides = [
+            VerifiedSide(short_name(spec), spec, target, home_of(spec), judges, like)
+            for spec, target in zip((old, new), targets, strict=True)
+        ]
         yield sides[0], sides[1]
 
 
 @contextmanager
-def commit_sides(repository: Path, span: str, wanted: Wanted) -> Iterator[tuple[VerifiedSide, VerifiedSide]]:
+def commit_sides(
+    repository: Path, span: str, wanted: Wanted, oracles: Sequence[str] | None = None
+) -> Iterator[tuple[VerifiedSide, VerifiedSide]]:
     """The targets of two commits, BASE..HEAD, in worktrees of their own. BisectError for a wrong range.
 
-    TargetUnavailableError if one of them cannot be imported.
+    TargetUnavailableError if one of them cannot be imported. Other errors as from `oracles_named`.
     """
     git = Git.of_repository(repository)
     old, new = git.ends(span, "BASE..HEAD")
     with worktrees(git, old, new) as (scratch, trees), ExitStack() as stack:
-        sides = []
+        targets = []
         for number, (commit, tree) in enumerate(zip((old, new), trees, strict=True)):
             place = place_for(wanted, tree, git.top, scratch / f"front{number}")
-            target = CommitTarget(place, commit.hash[:7])
-            stack.callback(close_target, target)
-            oracles = _suited(wanted.target, target.launched())
-            sides.append(VerifiedSide(_name(commit), wanted.target, target, Home(*target.home), oracles))
+            targets.append(CommitTarget(place, commit.hash[:7]))
+            stack.callback(close_target, targets[-1])
+        judges = _judges(oracles, wanted.target, *(target.launched() for target in targets))
+        sides = [
+            VerifiedSide(_name(commit), wanted.target, target, Home(*target.home), judges)
+            for commit, target in zip((old, new), targets, strict=True)
+        ]
         yield sides[0], sides[1]
 
 
-def _suited(spec: str, target: Target) -> tuple[str, ...]:
-    """Those that need no model, and lockstep before them where the model describes the target."""
-    return (LOCKSTEP, *MODEL_FREE) if LOCKSTEP in suited_to(spec, target) else MODEL_FREE
+def _judges(wanted: Sequence[str] | None, spec: str, old: Target, new: Target) -> tuple[str, ...]:
+    """The oracles that are named, else those that need no model, and lockstep before them where the model describes the
+    old side and the new one claims to be of the same kind: it has no design of its own, and is no other release."""
+    if wanted and [*wanted] != ["auto"]:
+        return oracles_named(wanted, spec, new)
+    family = family_of(likeness(new))
+    other = family is not None and known_of(likeness(new)) is None
+    alike = LOCKSTEP in suited_to(spec, old) and not other and not designs_of(new)
+    return (LOCKSTEP, *MODEL_FREE) if alike else MODEL_FREE
+
+
+def short_name(spec: str) -> str:
+    """A target as reports call it: of a patch one word, and its digest."""
+    named = parsed_or_none(spec)
+    if not isinstance(named, ReleaseName) or named.patch is None:
+        return spec
+    digest = named.patch.recorded or named.patch.digest()
+    return f"{named.release}+{named.patch.label}@{digest}"
 
 
 def _name(commit: Commit) -> str:

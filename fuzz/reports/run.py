@@ -178,6 +178,8 @@ class RunDocument(ResultDocument, tag="run"):
     floors_unmet: list[str] = []
     repeat: str = ""
     """The shell command that makes the same runs again."""
+    shared: Counts = {}
+    """What came up that the release under a patch does, too, by what was found: it is no finding."""
     reproduction: Reproduced | UnsetType = UNSET
     """Of the worst finding."""
     served: dict[str, Any] | UnsetType = UNSET
@@ -231,6 +233,7 @@ class RunDocument(ResultDocument, tag="run"):
             dict(sorted(summary.misuse.items())),
             msgspec.convert(history, HistoryLines),
             None if summary.finding is None else summary.finding.as_json(),
+            shared=dict(sorted(summary.shared.items())),
         )
 
     def lead(self) -> Lead:
@@ -308,6 +311,7 @@ class RunDocument(ResultDocument, tag="run"):
         return (
             _found(self.findings),
             Table("Known findings", ("id", "times", "compared", "what it is"), known),
+            counted("The release does it, too", ("finding", "times"), self.shared),
             _attention(self),
             crossed("Operations and outcomes", "operation", self.outcomes, ("Done", "Refused")),
             _causes(self),

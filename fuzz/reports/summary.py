@@ -19,7 +19,7 @@ from ..targets.deviations import Deviation
 from .history import History, Sample
 
 COUNTERS: tuple[str, ...] = ("attention", "unbuilt", "unobserved", "operation_counts", "outcomes", "reached")
-COUNTERS += ("deviated", "misuse", "known", "compared", "causes", "impossible", "hits")
+COUNTERS += ("deviated", "misuse", "known", "compared", "causes", "impossible", "hits", "shared")
 NEW = "new"
 """The root cause of a finding that no known flaw explains."""
 FIRST_SAMPLES, MOST_SAMPLES = 3, 8
@@ -109,6 +109,8 @@ class Summary:
     """All that was found and is not known, by `Found.key`; more than one if the runs go on after a finding."""
     known: Counter[str] = field(default_factory=Counter)
     """How often each known finding came up, by its id."""
+    shared: Counter[str] = field(default_factory=Counter)
+    """How often what another target does, too, came up (`Plan.known_of`), by what was found."""
     compared: Counter[str] = field(default_factory=Counter)
     """How often of these the trace was shrunk and compared; the others were taken to be like the last one."""
     known_findings: tuple[KnownFinding, ...] = ()

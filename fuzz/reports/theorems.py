@@ -110,7 +110,11 @@ class VerifyFound(msgspec.Struct):
     """Of its smallest trace."""
     trace: str = ""
     where: str = ""
-    """On which side a finding is."""
+    """What the change did: `introduced`, `fixed`, and so on (`releases.verify_effects.Where`)."""
+    noticed: str = ""
+    """What a user of the engine notices of it."""
+    corrects: list[str] = []
+    """Known deviations of the old side that the new one does right."""
     compared_by: str = ""
     """What a change was seen in."""
     other_side: str = ""

@@ -19,7 +19,7 @@ from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import ADDITIONS, CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW
 from ..opening.known_deviations import model_for
 from ..oracles.liveness import judge
-from ..targets.base import Target, TargetUnavailableError
+from ..targets.base import Target, TargetUnavailableError, likeness
 from .judging import Judging, TooLongError
 from .lockstep import LockstepRun
 from .model_looks import ModelLooks
@@ -71,7 +71,7 @@ def check_oracles(target: Target, judging: Judging) -> Canary | None:
     if isinstance(target, Pair):
         return check_plants([(DIFFERENCE, partial(_pair_differs, target))])
     return check_plants(
-        (oracle, partial(_is_seen, oracle, planted, target.name, judging))
+        (oracle, partial(_is_seen, oracle, planted, likeness(target), judging))
         for oracle in judging.oracles
         for planted in _PLANTED.get(oracle, ())
     )

@@ -35,7 +35,7 @@ from ..findings.oracle_names import CONTRACT, SHADOW
 from ..findings.severity import worst_of
 from ..opening.known_deviations import model_for
 from ..targets.answers import problem_with_answer
-from ..targets.base import TargetLostError, is_told
+from ..targets.base import TargetLostError, is_told, likeness
 from ..targets.block_ids import stray_id
 from ..targets.deviations import MISUSE_UNCHECKED, DeviatingModel, corrupting
 from ..targets.glance import Answering, Glancing
@@ -83,7 +83,7 @@ class LockstepRun(Run):
         return self._situations.reached
 
     def _start(self, shape: Shape) -> Finding | None:
-        self.model = model_for(self.target.name, shape, self.judging.without)
+        self.model = model_for(likeness(self.target), shape, self.judging.without)
         self._deviating = self.model if isinstance(self.model, DeviatingModel) else None
         self._dead = False
         self._situations = Situations(self.model)

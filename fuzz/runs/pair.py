@@ -120,6 +120,7 @@ class PairRun(ModelFreeRun):
             second, theirs = self._ask(self.pair.second, self.pair.second.start, shape)
         except TargetLostError as lost:
             return self._lost(lost, None, None)
+        self.fields = [name for name in Snapshot._fields if name not in self.pair.hides]  # known once both are built
         if strays := self._strays(None, (first, ours), (second, theirs)):
             return self._finding(STRAY, None, first, second, None, strays)
         if isinstance(first, Failed) or isinstance(second, Failed) or ours is None or theirs is None:

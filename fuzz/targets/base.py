@@ -172,8 +172,17 @@ def check_declarations(target: Target) -> None:
         raise TargetUnavailableError(
             f"the target's name is {target.name!r}, a {type(target.name).__name__}; give it a text"
         )
-    for read in (hidden_fields, lacking, designs_of, losing, offering, block_sizes_of):
+    for read in (hidden_fields, lacking, designs_of, losing, offering, block_sizes_of, likeness):
         read(target)
+
+
+def likeness(target: Target) -> str:
+    """The name of what the target is held against: its attribute `like`, a release such as `NAME==VERSION`, whose known
+    deviations the model has then; its own name if it says nothing. TargetUnavailableError for anything else."""
+    like = getattr(target, "like", "") or target.name
+    if not isinstance(like, str):
+        raise TargetUnavailableError(f"{target.name}: like is {like!r}; write a release, as in like = 'NAME==VERSION'")
+    return like
 
 
 def copies_of(target: Target) -> tuple[tuple[int, int], ...]:

@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 _VERSION = r"\d+(?:\.\d+)+(?:(?:a|b|rc|\.post|\.dev)\d+)?"
 
 
+def unpatched(spec: str) -> str:
+    """A release's name without the patch that it may have; other names are no use here."""
+    return spec.partition("+")[0]
+
+
+def patch_in(spec: str) -> str:
+    """The patch in a release's name, as `opening.patches` reads it; empty for none."""
+    return spec.partition("+")[2]
+
+
 @dataclass(frozen=True)
 class Known:
     """Known deviations of the reference release: where it differs from the model."""
@@ -125,6 +135,9 @@ class Family:
     (`compat.batched`); empty for none."""
     mutable: "Callable[[], Mutable] | None" = None
     """What random mutants of the reference release change; None if they cannot be made."""
+    new_patch: Mapping[str, str] = field(default_factory=dict)
+    """What somebody with a patch of a release begins with (`targets new --like`): names of files, with `{module}` in
+    them, to their texts; empty if there is nothing."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables to set before a process imports the engine."""
 
@@ -156,7 +169,8 @@ class Family:
 
     def claims(self, spec: str) -> bool:
         """True if this text names a release of this family, or tries to, such as `NAME`, `NAME==VERSION`, `NAME=1`."""
-        return re.split(r"[^\w-]", spec, maxsplit=1)[0] == self.name and ":" not in spec
+        release = unpatched(spec)
+        return re.split(r"[^\w-]", release, maxsplit=1)[0] == self.name and ":" not in release
 
     def version_in(self, spec: str) -> str:
         """The version in `NAME==VERSION`. ValueError, with what to write instead, for anything else."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..findings.oracle_names import LOCKSTEP
-from ..opening.names import is_own_code
+from ..opening.names import runs_code
 from ..opening.oracles import suited_to
 from ..targets.base import Target
 from ..traces.files import TraceError
@@ -89,7 +89,7 @@ def read_case(
     code.
     """
     file = read_trace(path)
-    if target is None and is_own_code(file.target):
+    if target is None and runs_code(file.target):
         problem = f"{file.target!r} is somebody's code; if you trust it, say so: --blockproof-target {file.target}"
         raise TraceError(str(path), "target", problem)
     return CorpusCase(path, file, target or file.target, oracles, for_any)

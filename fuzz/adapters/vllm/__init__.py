@@ -56,5 +56,9 @@ FAMILY = Family(
     mutable=_mutable,
     mixes=f"{__name__}.scheduler_mixes",
     stories=f"{__name__}.scheduler_stories",
+    new_patch={
+        "{module}.py": (files(__package__) / "new_patch.py.txt").read_text(),
+        "test_{module}.py": (files(__package__) / "new_patch_test.py.txt").read_text(),
+    },
     environment={"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"},
 )

@@ -27,6 +27,23 @@ class _Numbers(dict[Hashable, int]):
         return number
 
 
+NAMES = frozenset({"labels", "earliest", "num_identities", "registered", "events"})
+"""What is shown of the contents of blocks."""
+
+
+def unseen_in(pool: Any) -> frozenset[str]:
+    """Fields of a snapshot that a pool cannot show, one that stands in for the release's own, say.
+
+    What a pool must have: `blocks`, each with `block_id`, `ref_cnt` and `block_hash`, and `get_num_free_blocks`. The
+    free ids in their order are read from `free_ids()`, or from a `free_block_queue` with `get_all_free_blocks`; what
+    can be hit from `cached_block_hash_to_block`, with `len` and `get_one_block`; `identities()` and `ref_counts()` give
+    the attributes of all blocks at once.
+    """
+    order = hasattr(pool, "free_ids") or hasattr(pool, "free_block_queue")
+    named = hasattr(pool, "cached_block_hash_to_block")
+    return (frozenset() if order else frozenset({"free"})) | (frozenset() if named else NAMES)
+
+
 class Observer(Looks):
     """Takes the snapshots of one manager, from its construction to its end."""
 
@@ -40,14 +57,21 @@ class Observer(Looks):
         """`adapters`: name to number of each adapter in use. Fields in `hides` stay empty. `names` are those that
         events may use; None if that is not looked at."""
         blocks, groups = len(manager.block_pool.blocks), len(manager.coordinator.single_type_managers)
-        empty = {
-            "labels": [None] * blocks,
-            "earliest": [None] * blocks,
-            "num_identities": 0,
-            "registered": [{} for _ in range(groups)],
-            "events": (),
-        }
-        self._hidden: Mapping[str, Any] = {name: empty[name] for name in hides}
+        empty = Snapshot(
+            free=[],
+            num_free=0,
+            usage=0.0,
+            ref_cnt=[0] * blocks,
+            tables=[{} for _ in range(groups)],
+            registered=[{} for _ in range(groups)],
+            labels=[None] * blocks,
+            earliest=[None] * blocks,
+            num_identities=0,
+            events=(),
+            new_block_ids=[[] for _ in range(groups)],
+            stats=None,
+        )
+        self._hidden: Mapping[str, Any] = {name: getattr(empty, name) for name in hides if name in Snapshot._fields}
         self._manager = manager
         self._adapters = adapters
         self._pool = manager.block_pool
@@ -64,20 +88,24 @@ class Observer(Looks):
         self._read_in_bulk()
 
     def _read_in_bulk(self) -> None:
-        """Take what the pool gives in bulk from there, the rest from the attributes of its blocks."""
-        pool = self._pool
-        walks = hasattr(pool.free_block_queue, "fake_free_list_head")
+        """Take what the pool gives in bulk from there, the rest from the attributes of its blocks; of what the pool
+        cannot show (`unseen_in`), nothing."""
+        pool, hidden = self._pool, self._hidden
+        walks = hasattr(getattr(pool, "free_block_queue", None), "fake_free_list_head")
         one_by_one = {
-            "free_ids": self._walk_free_queue if walks else self._list_free_queue,
+            "free_ids": list if "free" in hidden else self._walk_free_queue if walks else self._list_free_queue,
             "identities": lambda: [block.block_hash for block in pool.blocks],
             "ref_counts": lambda: [block.ref_cnt for block in pool.blocks],
         }
         read = {name: getattr(pool, name, slow) for name, slow in one_by_one.items()}
         self._free_ids: Callable[[], list[int]] = read["free_ids"]
-        self._block_keys: Callable[[], list[Any]] = read["identities"]
         self._ref_counts: Callable[[], list[int]] = read["ref_counts"]
         self._splits = hasattr(pool, "identities")
         """True if an identity is a pair, of a group and a hash."""
+        blocks = len(pool.blocks)
+        unnamed = "labels" in hidden and not hasattr(pool, "cached_block_hash_to_block")
+        self._block_keys: Callable[[], list[Any]] = (lambda: [None] * blocks) if unnamed else read["identities"]
+        self._unnamed = unnamed
 
     def snapshot(self) -> Snapshot:
         """The present state. On a corrupt core, any exception."""
@@ -87,7 +115,7 @@ class Observer(Looks):
         ]
         registered = [dict(manager.num_cached_block) for manager in self._managers]
         self._note(self._block_keys())
-        known = self._labels, self._earliest, len(self._pool.cached_block_hash_to_block), self._pending_events()
+        known = self._labels, self._earliest, self._count_contents(), self._pending_events()
         now = (*self.holders(), tables, registered, *known, self.new_block_ids(), self.stats())
         shown = Snapshot(*now)
         return shown._replace(**self._hidden) if self._hidden else shown
@@ -120,11 +148,14 @@ class Observer(Looks):
         if keys != self._keys:
             self._note(keys, partly=True)
             labels, earliest = self._labels, self._earliest
-        return labels, earliest, len(self._pool.cached_block_hash_to_block), self._pending_events()
+        return labels, earliest, self._count_contents(), self._pending_events()
 
     def _note(self, keys: list[Any], *, partly: bool = False) -> None:
         """The blocks have these identities now. What a lookup finds is asked for all; `partly` only for those that have
         changed, unless two blocks share an identity, or did so before: then it may have changed for others, too."""
+        if self._unnamed:
+            self._keys, self._labels, self._earliest = keys, [None] * len(keys), [None] * len(keys)
+            return
         index, label, splits = self._pool.cached_block_hash_to_block, self._label, self._splits
         find = index.find if splits else index.get_one_block
         alone, before = len(index) == len(keys) - keys.count(None), self._keys
@@ -141,6 +172,10 @@ class Observer(Looks):
             blocks = [None if key is None else find(*key) if splits else find(key) for key in keys]
             self._earliest = [None if block is None else block.block_id for block in blocks]
         self._keys, self._alone = keys, alone
+
+    def _count_contents(self) -> int:
+        """How many contents a lookup can find."""
+        return 0 if self._unnamed else len(self._pool.cached_block_hash_to_block)
 
     def new_block_ids(self) -> list[list[int]]:
         """Per group, those not drained yet."""

@@ -3,7 +3,7 @@ would."""
 
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import redirect_stdout
 from typing import Any
 
@@ -19,7 +19,7 @@ from .binding import Binding
 from .calculator import answer
 from .driver import VllmStyleDriver
 from .event_names import EventNames
-from .observe import Observer
+from .observe import Observer, unseen_in
 
 _REFUSED = ops.Refused()
 _UNSAID = UNSAID["KVCacheManager.allocate_slots"]
@@ -69,16 +69,22 @@ class _Live:
 class VllmStyleTarget:
     """The `Target` for a `Binding`. What the core prints at its construction goes to stderr."""
 
-    def __init__(self, name: str, binding: Binding) -> None:
+    def __init__(
+        self, name: str, binding: Binding, *, hides: Collection[str] = (), lacks: Collection[str] = (), like: str = ""
+    ) -> None:
+        """`hides` and `lacks`: what the core does not show and does not have besides what its release leaves out;
+        `like`: the release whose known deviations it has (`targets.base.likeness`)."""
         self.name = name
-        self.lacks = binding.release.lacks
+        self.like = like
+        self._hides = frozenset(hides)
+        self.lacks = binding.release.lacks | frozenset(lacks)
         """See `targets.base.lacking` and `Release.lacks`."""
         self.loses = binding.release.loses
         """See `targets.base.losing`."""
         self.offers = binding.release.offers
         """See `targets.base.offering`."""
-        self.hides: frozenset[str] = frozenset()
-        """See `targets.base.hidden_fields` and `Release.hides`; known once a core is built."""
+        self.hides = self._hides
+        """See `targets.base.hidden_fields` and `Release.hides`; all of it is known once a core is built."""
         self.copies: tuple[tuple[int, int], ...] = ()
         """See `targets.base.copies_of`."""
         self._binding = binding
@@ -91,6 +97,12 @@ class VllmStyleTarget:
     def version(self) -> str:
         """Version of the core."""
         return self._binding.version
+
+    def declare(self, hides: Collection[str], lacks: Collection[str]) -> None:
+        """Say what else the core does not show and does not have."""
+        self._hides |= frozenset(hides)
+        self.hides |= self._hides
+        self.lacks |= frozenset(lacks)
 
     def driver(self) -> VllmStyleDriver:
         """See `targets.driver.driver_of`."""
@@ -110,7 +122,7 @@ class VllmStyleTarget:
         except Exception as error:
             return failed(error), None
         self._pool = self._manager.block_pool
-        self.hides = self._called.hides(self._manager)
+        self.hides = self._hides | self._called.hides(self._manager) | unseen_in(self._pool)
         self._names = EventNames(shape.event_digests, self._hashes) if shape.events else None
         self._observer = Observer(self._manager, self._adapters, self.hides, self._names)
         return DONE, self.look()
