@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 FUZZ_SECONDS ?= 30
 PLAYWRIGHT := 'playwright>=1.49'
 
-.PHONY: fuzz test test-all test-pythons coverage lint wheel tensors browser fast site extras clean
+.PHONY: fuzz test test-all test-pythons coverage lint wheel tensors kernels browser fast site extras clean
 
 fuzz: $(VENV)/ready
 	$(BIN)/blockproof fuzz --target impl --seconds $(FUZZ_SECONDS)
@@ -43,6 +43,10 @@ wheel: $(VENV)/ready
 tensors: $(VENV)/ready
 	$(PIP) -e '.[tensors]'
 
+# The same with Triton, whose interpreter runs the kernels of the device on a CPU.
+kernels: $(VENV)/ready
+	$(PIP) -e '.[tensors,kernels]'
+
 # The driver for tests of the page in a Chromium that is installed (apt install chromium); no browser is downloaded.
 browser: $(VENV)/ready
 	$(PIP) $(PLAYWRIGHT)
@@ -64,7 +68,7 @@ $(VENV)/docs: $(VENV)/ready
 
 # What .ci/run needs beside, in one go.
 extras: $(VENV)/ready
-	$(PIP) -e '.[docs,fast,mutation,tensors]' $(PLAYWRIGHT)
+	$(PIP) -e '.[docs,fast,kernels,mutation,tensors]' $(PLAYWRIGHT)
 	touch $(VENV)/docs
 
 # The links let mypy see the four folders under their package name; the installed package does not need them.
