@@ -28,7 +28,7 @@ def _view(pinned: torch.Tensor) -> Any:
     return torch.as_tensor(_OnDevice(pinned), device="cuda")
 
 
-def _to_device(data: Any, device: Any = None, dtype: Any = None, out: Any = None) -> Any:
+def to_device(data: Any, device: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """A copy from pinned memory that does not wait."""
     if isinstance(data, np.ndarray):
         data = torch.from_numpy(data)
@@ -49,7 +49,7 @@ def release_tables(packages: Path) -> Any:
         "vllm.v1.attention.backends.utils": {"PAD_SLOT_ID": -1},
         "vllm.logger": {"init_logger": lambda name: SimpleNamespace(warning_once=print)},
         "vllm.utils.platform_utils": {"is_uva_available": lambda: cuda},
-        "vllm.utils.torch_utils": {"async_tensor_h2d": _to_device, "get_accelerator_view_from_cpu_tensor": _view},
+        "vllm.utils.torch_utils": {"async_tensor_h2d": to_device, "get_accelerator_view_from_cpu_tensor": _view},
         "vllm.platforms": {"current_platform": SimpleNamespace(device_type="cuda" if cuda else "cpu")},
     }
     for name in ("vllm", "vllm.utils", "vllm.v1", "vllm.v1.attention", "vllm.v1.attention.backends", "vllm.v1.worker"):

@@ -1,11 +1,11 @@
 """How long a step of block tables and slots takes: ours beside the release's kernels, in one run.
 
-Times are medians in microseconds, from the new block ids to the end of the work on the device. Each step is staged
+Times are in microseconds, from the new block ids to the end of the work on the device. Each step is staged
 anew and brings new blocks. The release's kernels find requests and positions on the device already.
 """
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -18,7 +18,7 @@ import torch
 from blockproof.impl.tensors.block_tables import BlockTables
 from blockproof.impl.tensors.device_tables import DeviceTables
 from blockproof.impl.tensors.table_layout import GroupTable
-from device_release import release_tables
+from device_release import release_tables, to_device
 
 REQUESTS, BLOCK, LONGEST = 256, 16, 131_072
 HELD = 9
@@ -67,31 +67,39 @@ class Times:
     whole: float
 
 
-def measured(step: Callable[[int], None], wait: Callable[[], None], rounds: int) -> Times:
-    """A step is given its number."""
-    hosts, wholes = [], []
+Step = Callable[[int], None]
+"""Carries out the step of this number."""
+
+
+def measured(steps: Sequence[Step], wait: Callable[[], None], turns: int, rounds: int) -> list[Times]:
+    """Of each, the least of the medians of some turns: the machine is shared, and slow for a while now and then."""
+    found = [Times(float("inf"), float("inf")) for _ in steps]
     gc.collect()
     gc.disable()
-    for number in range(rounds + 10):
-        began = perf_counter()
-        step(number)
-        returned = perf_counter()
-        wait()
-        hosts.append((returned - began) * 1e6)
-        wholes.append((perf_counter() - began) * 1e6)
+    for turn in range(turns):
+        for step, least in zip(steps, found, strict=True):
+            hosts, wholes = [], []
+            for number in range(rounds + 10):
+                began = perf_counter()
+                step(turn * rounds + number)
+                returned = perf_counter()
+                wait()
+                wholes.append((perf_counter() - began) * 1e6)
+                hosts.append((returned - began) * 1e6)
+            least.host = min(least.host, median(hosts[10:]))
+            least.whole = min(least.whole, median(wholes[10:]))
     gc.enable()
-    return Times(median(hosts[10:]), median(wholes[10:]))
+    return found
 
 
 def waiting(device: str) -> Callable[[], None]:
     return torch.cuda.synchronize if device == "cuda" else lambda: None
 
 
-def ours(work: Work, groups: int, device: str, captured: bool, lists: bool, rounds: int) -> Times:
+def ours(work: Work, groups: int, device: str, captured: bool, lists: bool) -> Step:
     """Block ids in arrays, or in lists."""
     host = BlockTables([GroupTable(BLOCK, LONGEST // BLOCK)] * groups, REQUESTS)
     tables = DeviceTables(host, device, LONGEST)
-    long = work.blocks == LONGEST // BLOCK
     rows = range(REQUESTS)
     for group in range(groups):
         host.append(group, rows, [range(1, 1 + HELD)] * REQUESTS)
@@ -99,7 +107,8 @@ def ours(work: Work, groups: int, device: str, captured: bool, lists: bool, roun
             host.replace(group, [0], [range(1, 1 + LONGEST // BLOCK)])
     tables.commit()
     if captured:
-        tables.capture(1024, REQUESTS) if work.captured else tables.capture(16384, LONGEST)
+        for sizes in ((1024, REQUESTS), (2048, 8192), (16384, LONGEST)):
+            tables.capture(*sizes)
     of_step = np.arange(work.gains)
     ids = [np.arange(1 + i, 1 + i + work.gains * work.blocks * groups) for i in range(2)]
     as_lists = [[each.tolist() for each in np.split(some, max(work.gains * groups, 1))] for some in ids]
@@ -117,11 +126,15 @@ def ours(work: Work, groups: int, device: str, captured: bool, lists: bool, roun
             host.schedule(starts, lengths)
         tables.commit(work.tokens)
 
-    return measured(step, waiting(device), rounds if not long else rounds // 2)
+    return step
 
 
-def theirs(release: Any, work: Work, groups: int, device: str, gather: bool, rounds: int) -> Times:
-    """Rows and positions are on the device; `gather` brings the tables into the order of the batch."""
+def theirs(release: Any, work: Work, groups: int, device: str, engine: bool) -> Step:
+    """Its kernels alone, with all that they are told on the device; or as its `engine` calls them.
+
+    That sends in each step which rows the batch has and where its queries begin, and brings the tables into the order
+    of the batch.
+    """
     where = torch.device(device)
     tables = release([BLOCK] * groups, REQUESTS, LONGEST, [LONGEST // BLOCK] * groups, where)
     for row in range(REQUESTS):
@@ -130,8 +143,8 @@ def theirs(release: Any, work: Work, groups: int, device: str, gather: bool, rou
         tables.append_block_ids(0, tuple([list(range(1, 1 + LONGEST // BLOCK))] * groups), True)
     tables.apply_staged_writes()
     count = work.requests or REQUESTS
-    batch = torch.arange(count, dtype=torch.int32, device=where)
-    ends = torch.arange(count + 1, dtype=torch.int32, device=where) * work.length
+    rows, begins = np.arange(count), np.arange(count + 1, dtype=np.int32) * work.length
+    batch, ends = to_device(rows, where), to_device(begins, where)
     if work.length == 1:
         positions = torch.full((work.tokens,), 100, device=where)
     else:
@@ -143,65 +156,64 @@ def theirs(release: Any, work: Work, groups: int, device: str, gather: bool, rou
             tables.append_block_ids(row, new[number % 2], work.blocks > 1)
         if work.gains:
             tables.apply_staged_writes()
-        if gather:
-            tables.gather_block_tables(batch, count)
+        in_batch = to_device(rows, where) if engine else batch
+        if engine:
+            to_device(begins, out=ends)
+            tables.gather_block_tables(in_batch, count)
         if work.length:
-            tables.compute_slot_mappings(batch, ends, positions, work.tokens)
+            tables.compute_slot_mappings(in_batch, ends, positions, work.tokens)
 
-    return measured(step, waiting(device), rounds)
+    return step
 
 
-def speed(device: str, packages: Path | None, rounds: int = 300) -> tuple[list[list[str]], list[float], list[str]]:
-    """Rows of a table, the ratio of each cell, and what is not as it should be."""
+HEAD = (
+    "step | groups: | host: | whole: | not captured: | ids in lists: | their kernels: | their engine: | "
+    "ratio to engine: | ratio to kernels:"
+)
+
+
+@dataclass
+class Measured:
+    """The table of all steps, the ratios to the release, and what is not as it should be."""
+
+    rows: list[list[str]]
+    to_engine: list[float]
+    to_kernels: list[float]
+    missed: list[str]
+
+
+def speed(device: str, packages: Path | None, turns: int = 5, rounds: int = 60) -> Measured:
+    """All kinds of steps; without the release's packages ours alone."""
     release = release_tables(packages) if packages else None
-    rows: list[list[str]] = []
-    ratios: list[float] = []
-    wrong: list[str] = []
+    done = Measured([], [], [], [])
     for work in WORKS:
         for groups in (1, 3):
-            graph = ours(work, groups, device, True, False, rounds)
-            eager = ours(work, groups, device, False, False, rounds)
-            lists = ours(work, groups, device, True, True, rounds)
-            cells = [
-                work.name,
-                str(groups),
-                *(f"{each:.1f}" for each in (graph.host, graph.whole, eager.whole, lists.whole)),
+            name = f"{work.name}, {groups} group{'s' * (groups > 1)}"
+            steps = [
+                ours(work, groups, device, captured=captured, lists=lists)
+                for captured, lists in ((True, False), (False, False), (True, True))
             ]
             if release is not None:
-                plain = theirs(release, work, groups, device, False, rounds)
-                whole = theirs(release, work, groups, device, True, rounds)
-                ratio = plain.whole / graph.whole
-                ratios.append(ratio)
-                cells += [
-                    f"{plain.whole:.1f}",
-                    f"{whole.whole:.1f}",
-                    f"{ratio:.1f}",
-                    f"{plain.whole / lists.whole:.1f}",
-                ]
-                if ratio < 2:
-                    wrong.append(f"{work.name}, {groups} groups: {ratio:.2f} times as fast as the release's kernels")
+                steps += [theirs(release, work, groups, device, engine) for engine in (False, True)]
+            graph, *others = measured(steps, waiting(device), turns, rounds)
+            times = [graph.host, graph.whole, *(each.whole for each in others)]
+            ratios: list[float] = []
+            if release is not None:
+                alone, engine = (each.whole for each in others[2:])
+                ratios = [engine / graph.whole, alone / graph.whole]
+                done.to_engine.append(ratios[0])
+                done.to_kernels.append(ratios[1])
+                if ratios[0] < 2:
+                    done.missed.append(f"{name}: {ratios[0]:.1f} times as fast as the release")
             if work.length == 1 and graph.host > 20:
-                wrong.append(f"{work.name}, {groups} groups: {graph.host:.1f} us of the host's time")
+                done.missed.append(f"{name}: {graph.host:.1f} us of the host's time, more than 20")
             if work.length == 1 and graph.whole > 35:
-                wrong.append(f"{work.name}, {groups} groups: {graph.whole:.1f} us a step")
-            rows.append(cells)
-            print(" | ".join(cells), flush=True)
-    if ratios:
-        print(f"geometric mean {mean(ratios):.1f}, least {min(ratios):.1f}")
-    return rows, ratios, wrong
+                done.missed.append(f"{name}: {graph.whole:.1f} us in all, more than 35")
+            done.rows.append([work.name, str(groups), *(f"{each:.1f}" for each in [*times, *ratios])])
+            print(" | ".join(done.rows[-1]), flush=True)
+    return done
 
 
 def mean(ratios: list[float]) -> float:
     """Geometric."""
     return float(prod(ratios) ** (1 / len(ratios)))
-
-
-if __name__ == "__main__":
-    import sys
-
-    missed = speed(
-        "cuda" if torch.cuda.is_available() else "cpu",
-        Path(sys.argv[1]) if sys.argv[1:] else None,
-        int((sys.argv[2:] or ["300"])[0]),
-    )[2]
-    print("\n".join(missed))

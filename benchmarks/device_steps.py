@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from blockproof.impl.tensors import device_tables
 from blockproof.impl.tensors.block_tables import BlockTables
+from blockproof.impl.tensors.kernel_choice import kernel_module
 from blockproof.impl.tensors.queues import CudaQueue, HostQueue
 from blockproof.impl.tensors.table_layout import GroupTable
 
@@ -52,7 +53,7 @@ class LateQueue(HostQueue):
 
 
 @dataclass
-class Step:
+class Expected:
     """What is expected behind a step: all entries on the device, and the places."""
 
     tables: list[list[int]]
@@ -165,7 +166,7 @@ class Case:
             return block * group.block_size + turn // group.parallel * self.interleave + inside
         return block * group.block_size + position % group.block_size
 
-    def expected(self, tokens: Sequence[tuple[int, int]], wanted: int) -> Step:
+    def expected(self, tokens: Sequence[tuple[int, int]], wanted: int) -> Expected:
         tables = []
         for group, rows in zip(self.groups, self.rows, strict=True):
             split = group.block_size // (group.kernel_block_size or group.block_size)
@@ -176,7 +177,7 @@ class Case:
             [self.place(group, rows[row], position) for row, position in tokens] + [-1] * (wanted - len(tokens))
             for group, rows in zip(self.groups, self.rows, strict=True)
         ]
-        return Step([tables], places)
+        return Expected([tables], places)
 
 
 def steps(number: int, seed: int, open_tables: Callable[[BlockTables, int], Any]) -> Iterator[str | None]:
@@ -189,11 +190,12 @@ def steps(number: int, seed: int, open_tables: Callable[[BlockTables, int], Any]
             case.groups, case.requests, num_blocks=NUM_BLOCKS, rank=case.rank, interleave=case.interleave
         )
         device = open_tables(host, 250)
-        if draw.random() < 0.5:
-            device.capture(draw.choice((4, 30)), draw.choice((8, 60)))
-        waiting: list[tuple[Step, list[torch.Tensor]]] = []
-        for _ in range(min(STEPS_OF_A_CASE, number - done)):
+        captured = draw.randrange(2 * STEPS_OF_A_CASE)
+        waiting: list[tuple[Expected, list[torch.Tensor]]] = []
+        for step in range(min(STEPS_OF_A_CASE, number - done)):
             done += 1
+            if step == captured:
+                device.capture(draw.choice((4, 30)), draw.choice((8, 60)))
             for _ in range(draw.choice((0, 1, 1, 2, 4))):
                 case.change(host)
             tokens = case.schedule(host)
@@ -218,7 +220,7 @@ def steps(number: int, seed: int, open_tables: Callable[[BlockTables, int], Any]
 def opener(kernels: str, device: str, queue: type[HostQueue], module: Any = device_tables) -> Any:
     """Opens device tables with these kernels (a name, or a module that has them) on a device."""
     where = torch.device(device)
-    make = module.kernels_for(where, kernels) if isinstance(kernels, str) else kernels.Kernels
+    make = (kernel_module(where, kernels) if isinstance(kernels, str) else kernels).for_tables
 
     def open_tables(host: BlockTables, most: int) -> Any:
         return module.DeviceTables(host, where, most, max_changes=40, kernels=make, queue=queue())
@@ -263,7 +265,7 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
             "self._fetched[turn] != buffer.filled",
             "self._turn and self._turn ^ 1",
         ),
-        ("entries are as they were when first changed", "entries.take(changed,", "entries.take(changed - changed % 2,"),
+        ("entries are as they were when first changed", "entries[changed]", "entries[changed - changed % 2]"),
         (
             "the tables are not committed",
             "                self.launch(self.upload(), wanted)",

@@ -23,9 +23,11 @@ from .single_type_kv_cache_manager import *  # noqa: F403  # its list of names i
 if TYPE_CHECKING:
     from .tensors.block_tables import BlockTables
     from .tensors.device_tables import DeviceTables
+    from .tensors.host_pool import HostPool
     from .tensors.kv_cache_tensors import KVCacheOutOfMemoryError, KVCacheTensors, allocate_kv_cache
     from .tensors.layer_cache import LayerCache
     from .tensors.layout import LayerPlan, PageLayout, Part, page_layout, plan_tensors
+    from .tensors.paged_keys import PagedKeys
     from .tensors.table_layout import GroupTable, tables_of
 
 # A library leaves it to the program whether its warnings are shown.
@@ -44,6 +46,7 @@ __all__ = [
     "CachingMetrics",
     "DeviceTables",
     "GroupTable",
+    "HostPool",
     "KVCacheBlocks",
     "KVCacheEvent",
     "KVCacheEvictionEvent",
@@ -56,6 +59,7 @@ __all__ = [
     "LayerCache",
     "LayerPlan",
     "PageLayout",
+    "PagedKeys",
     "Part",
     "PrefixCacheStats",
     "PrefixCachingMetrics",
@@ -80,11 +84,13 @@ _LATE = {
     "BlockTables": "tensors.block_tables",
     "DeviceTables": "tensors.device_tables",
     "GroupTable": "tensors.table_layout",
+    "HostPool": "tensors.host_pool",
     "KVCacheOutOfMemoryError": "tensors.kv_cache_tensors",
     "KVCacheTensors": "tensors.kv_cache_tensors",
     "LayerCache": "tensors.layer_cache",
     "LayerPlan": "tensors.layout",
     "PageLayout": "tensors.layout",
+    "PagedKeys": "tensors.paged_keys",
     "Part": "tensors.layout",
     "allocate_kv_cache": "tensors.kv_cache_tensors",
     "page_layout": "tensors.layout",

@@ -6,22 +6,32 @@ All is numpy. `DeviceTables` brings the changes to a device and makes the slots 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .arrays import ONE, BlockIds, Places, Rows, all_true, listed, ranges, whole_numbers
 from .table_layout import GroupTable, TableLayout
 
-Integers: TypeAlias = np.ndarray[Any, np.dtype[np.integer[Any]]]
-Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
-Rows: TypeAlias = Sequence[int] | Integers
-BlockIds: TypeAlias = Sequence[Sequence[int] | Integers] | Integers
-"""A list of block ids for each row; or, as an array, one block id for each."""
-
 NULL_BLOCK = 0
-INT64 = np.dtype(np.int64)
-NOTHING: tuple[Places, Places, Places] = (np.zeros(0, np.int64),) * 3
+
+
+class StepTokens(NamedTuple):
+    """The tokens of a step."""
+
+    tokens: int
+    rows: Places
+    """Of each request."""
+    starts: Places
+    """The first position of each."""
+    ends: Places
+    """The tokens up to and with each."""
+    in_order: bool
+    """Whether rows are 0, 1, ..., and each has one token."""
+
+
+NONE = np.zeros(0, np.int64)
+NOTHING = StepTokens(0, NONE, NONE, NONE, True)
 
 
 class BlockTables:
@@ -59,9 +69,12 @@ class BlockTables:
         self._rows = np.arange(max_requests)
         self._one_each = np.arange(1, max_requests + 1)
         self._tokens = np.array([[group.tokens] for group in groups])
-        self._same_tokens = groups[0].tokens if len({group.tokens for group in groups}) == 1 else 0
+        self._same_tokens = len({group.tokens for group in groups}) == 1
+        self._step_of_all = np.array(groups[0].tokens if groups else 0)
         # Tokens of a row have places in all groups from `_first` on, up to `_behind`.
         self._first, self._behind = np.zeros((2, max_requests), np.int64)
+        self._some_null = False  # whether `_first` was ever more than 0
+        self._stamps = np.zeros(max_requests, np.int64)
         # No row has more entries; the shortest holds so many.
         self._fullest, self._shortest = 0, min((group.max_blocks for group in groups), default=0)
         self._states = np.repeat([group.state for group in groups], max_requests)
@@ -93,38 +106,40 @@ class BlockTables:
         None is all groups: then there are block ids for the rows of the first group, then for those of the next.
         """
         cells = self._cells(group, rows)
-        if not isinstance(block_ids, np.ndarray):
-            self._extend(cells, block_ids, keep=True)
+        ids, added = listed(block_ids)
+        if added is not None and not (all_true(added == ONE) and added.size):
+            self._extend(cells, ids, added, keep=True)
             return
-        ids = _integers(block_ids)
         if len(ids) != len(cells):
             raise ValueError(f"{len(cells)} rows but {len(ids)} block ids: give one for each")
         if not ids.size:
             return
-        at = self._next.take(cells)
+        at = self._next[cells]
         if self._fullest >= self._shortest:
             self._check_room(cells, at, np.ones_like(at))
         least = ids.item(ids.argmin())
         if least < 0 or ids.item(ids.argmax()) >= self.num_blocks:
             self._refuse_ids(ids, cells)
-        self._flat[at] = ids
-        self._next[cells] = at + 1
+        self._flat[at] = ids.astype(np.int32)
+        self._next[cells] = at + ONE
         self._fullest += 1
         self._mark(at)
         if least == NULL_BLOCK:
             self._note_null(cells, at, ids)
         elif self._same_tokens and (group is None or len(self.groups) == 1):
-            self._behind[rows] += self._same_tokens
+            where = whole_numbers(rows)
+            self._behind[where] = self._behind[where] + self._step_of_all
             return
-        self._bound(_integers(rows))
+        self._bound(whole_numbers(rows))
 
     def replace(self, group: int | None, rows: Rows, block_ids: BlockIds) -> None:
         """Make these the block ids of each of these rows, which are different ones."""
-        self._extend(self._cells(group, rows), block_ids, keep=False)
+        ids, added = listed(block_ids)
+        self._extend(self._cells(group, rows), ids, np.ones_like(ids) if added is None else added, keep=False)
 
     def null(self, group: int, rows: Rows, entries: Rows) -> None:
         """Forget the block of each pair of row and entry, as when it has left the window."""
-        where, which = self._checked(_integers(rows)), _integers(entries)
+        where, which = self._checked(whole_numbers(rows)), whole_numbers(entries)
         if len(where) != len(which):
             raise ValueError(f"{len(where)} rows but {len(which)} entries: give one for each")
         cells = where + self._first_cell(group)
@@ -147,7 +162,7 @@ class BlockTables:
 
     def swap(self, one: int, other: int) -> None:
         """Exchange two rows in every group."""
-        self._checked(_integers([one, other]))
+        self._checked(whole_numbers([one, other]))
         for first in self._first_cells.flat:
             pair = np.array([first + one, first + other])
             begins = self._starts[pair]
@@ -162,9 +177,9 @@ class BlockTables:
 
     def clear(self, rows: Rows) -> None:
         """Make rows empty, in every group."""
-        where = self._checked(_integers(rows))
+        where = self._checked(whole_numbers(rows))
         cells = np.unique(where + self._first_cells)
-        self._extend(cells, [()] * len(cells), keep=False)
+        self._extend(cells, NONE, np.zeros_like(cells), keep=False)
 
     # A step.
 
@@ -183,28 +198,24 @@ class BlockTables:
         whose entry is null: what is written there would be lost, or would be somebody else's. A state may be null,
         since most tokens leave none.
         """
-        first = _integers(starts)
+        first = whole_numbers(starts)
         if len(first) > self.max_requests:
             raise ValueError(f"{len(first)} requests in a step: at most {self.max_requests}")
-        where = self._rows[: len(first)] if rows is None else self._checked(_integers(rows))
+        where = self._rows[: len(first)] if rows is None else self._checked(whole_numbers(rows))
         if len(where) != len(first) or (lengths is not None and len(lengths) != len(first)):
             raise ValueError(f"{len(first)} start positions but {len(where)} rows: give one of all for each request")
         if lengths is None:
             ends = self._one_each[: len(first)]
             sizes, last = None, first
         else:
-            sizes = _integers(lengths)
+            sizes = whole_numbers(lengths)
             ends, last = np.cumsum(sizes), first + sizes - 1
         if groups is not None or not self._have_places(where, first, last):
             of_groups = range(len(self.groups)) if groups is None else groups
             self._check_runs(where, first, np.ones_like(first) if sizes is None else sizes, of_groups)
-        self._step = where, first, ends
-        self.num_tokens = int(ends[-1]) if len(ends) else 0
-        return self.num_tokens
-
-    def in_order(self, rows: Places, ends: Places) -> bool:
-        """Whether these are rows 0, 1, ... and one token of each, as `schedule` made them."""
-        return rows.base is self._rows and ends.base is self._one_each
+        self.num_tokens = tokens = ends.item(-1) if len(ends) else 0
+        self._step = StepTokens(tokens, where, first, ends, rows is None and lengths is None)
+        return tokens
 
     # What a device is told.
 
@@ -218,15 +229,11 @@ class BlockTables:
         self.num_changed = first
         return changed, self._flat
 
-    def take_tokens(self) -> tuple[int, tuple[Places, Places, Places]]:
-        """How many are scheduled; rows, first positions, and tokens up to and with each request.
-
-        None while changes are left to take.
-        """
+    def take_step(self) -> StepTokens:
+        """What was scheduled; nothing while changes are left to take."""
         if self.num_changed:
-            return 0, NOTHING
-        taken = self.num_tokens, self._step
-        self.num_tokens, self._step = 0, NOTHING
+            return NOTHING
+        taken, self._step, self.num_tokens = self._step, NOTHING, 0
         return taken
 
     def mark_all(self) -> None:
@@ -244,7 +251,11 @@ class BlockTables:
             whole, behind = self._first[: len(rows)], self._behind[: len(rows)]
         else:
             whole, behind = self._first.take(rows), self._behind.take(rows)
-        return _all(first >= whole) and _all(last < behind) and (last is first or _all(last >= first))
+        if last is not first and not all_true(last >= first):
+            return False
+        if self._some_null:
+            return all_true(first >= whole) and all_true(last < behind)
+        return all_true(first.view(np.uint64) < behind.view(np.uint64)) and (last is first or all_true(last < behind))
 
     def _check_runs(self, rows: Places, starts: Places, lengths: Places, groups: Sequence[int]) -> None:
         """Raises ValueError unless so many tokens of each of these rows have places."""
@@ -264,36 +275,33 @@ class BlockTables:
             if group.state:
                 continue
             first, last = starts[some] // group.tokens, (starts[some] + lengths[some] - 1) // group.tokens
-            owner, entry = _expanded(first, last + 1 - first)
+            entry, owner = ranges(first, last + 1 - first), np.repeat(np.arange(len(some)), last + 1 - first)
             null = self._flat[self._starts[cells[owner]] + entry % group.max_blocks] == NULL_BLOCK
             if null.any():
                 i = int(null.argmax())
                 raise self._unmapped(cells[owner[i]], max(starts[some][owner[i]], entry[i] * group.tokens))
 
-    def _extend(self, cells: Places, block_ids: BlockIds, keep: bool) -> None:
-        if len(block_ids) != len(cells):
-            raise ValueError(f"{len(cells)} rows but {len(block_ids)} lists of block ids: give one for each")
-        added = np.fromiter(map(len, block_ids), np.int64, len(cells))
-        if len(cells) and isinstance(block_ids[0], np.ndarray):
-            ids = _integers(np.concatenate(block_ids))
-        else:
-            ids = np.fromiter(chain.from_iterable(block_ids), np.int64, int(added.sum()))
+    def _extend(self, cells: Places, ids: Places, added: Places, keep: bool) -> None:
+        if len(added) != len(cells):
+            raise ValueError(f"{len(cells)} rows but {len(added)} lists of block ids: give one for each")
         begins, filled = self._starts[cells], self._next[cells]
         before = filled if keep else begins
         self._check_room(cells, before, added)
-        owner, at = _expanded(before, added)
-        if ids.size and (ids.min() < 0 or ids.max() >= self.num_blocks):
-            self._refuse_ids(ids, cells[owner])
+        least = int(ids.min(initial=1))
+        if least < 0 or ids.max(initial=0) >= self.num_blocks:
+            self._refuse_ids(ids, np.repeat(cells, added))
+        at = ranges(before, added)
         if not keep:
-            _, old = _expanded(begins + added, np.maximum(filled - begins - added, 0))
+            old = ranges(begins + added, np.maximum(filled - begins - added, 0))
             self._flat[old] = NULL_BLOCK
             self._whole[cells] = begins
             self._mark(old)
-        self._flat[at] = ids
+        self._flat[at] = ids.astype(np.int32)
         self._next[cells] = before + added
         self._fullest = max(self._fullest, int((before + added - begins).max(initial=0)))
         self._mark(at)
-        self._note_null(cells[owner], at, ids)
+        if least == NULL_BLOCK:
+            self._note_null(np.repeat(cells, added), at, ids)
         self._bound(cells % self.max_requests)
 
     def _note_null(self, cells: Places, at: Places, ids: Places) -> None:
@@ -306,7 +314,8 @@ class BlockTables:
         begins, filled, whole = (
             each.reshape(len(self.groups), -1).take(rows, axis=1) for each in (self._starts, self._next, self._whole)
         )
-        self._first[rows] = ((whole - begins) * self._tokens).max(axis=0)
+        self._first[rows] = first = ((whole - begins) * self._tokens).max(axis=0)
+        self._some_null |= bool(first.any())
         self._behind[rows] = ((filled - begins) * self._tokens).min(axis=0)
 
     def _mark(self, at: Places) -> None:
@@ -318,15 +327,14 @@ class BlockTables:
 
     def _cells(self, group: int | None, rows: Rows) -> Places:
         """These rows of a group, or of all; they exist and are different ones."""
-        where = _integers(rows)
-        if _all(where[1:] > where[:-1]):  # most batches are in order
-            if where.size and not 0 <= where.item(0) <= where.item(-1) < self.max_requests:
-                self._checked(where)
-        else:
-            self._checked(where)
+        where = whole_numbers(rows)
+        self._checked(where)
+        numbers = self._rows[: len(where)]
+        if len(numbers) == len(where):  # of a row that is named twice only the last number stays
+            self._stamps[where] = numbers
+        if len(numbers) < len(where) or self._stamps[where].tobytes() != numbers.tobytes():
             unique, times = np.unique(where, return_counts=True)
-            if len(unique) != len(where):
-                raise ValueError(f"row {unique[times > 1][0]} is named twice: put its block ids into one list")
+            raise ValueError(f"row {unique[times > 1][0]} is named twice: put its block ids into one list")
         if group is None:
             cells: Places = (where + self._first_cells).reshape(-1)
             return cells
@@ -380,24 +388,3 @@ class BlockTables:
             f"{token}: entry {position // group.tokens % group.max_blocks} is null, so the token has no slot: "
             "write no token whose block was skipped or given back"
         )
-
-
-def _all(true: np.ndarray[Any, Any]) -> bool:
-    """Whether all are; `argmin` costs a fraction of `all` on few."""
-    return not true.size or true.item(true.argmin()) != 0
-
-
-def _expanded(first: Places, lengths: Places) -> tuple[Places, Places]:
-    """Whose each number is, and the numbers `first[i]`, `first[i] + 1`, ..., `lengths[i]` of them, for every i."""
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths - first, lengths)
-
-
-def _integers(values: Rows) -> Places:
-    """As flat int64. ValueError for fractions."""
-    array = np.asarray(values)
-    if array.dtype is INT64 and array.ndim == 1:
-        return array
-    if array.size and array.dtype.kind not in "iu":
-        raise ValueError(f"{array.dtype} where whole numbers are meant")
-    return array.astype(np.int64).reshape(-1)

@@ -7,11 +7,10 @@ host fills the other. Only the step before last is waited for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from .block_tables import BlockTables, Places
+from .block_tables import BlockTables
+from .kernel_choice import kernel_module
 from .queues import Queue, queue_of
 from .table_layout import HEADER, TableLayout
 from .torch_kernels import NO_SLOT
@@ -70,7 +69,7 @@ class DeviceTables:
         self._buffers = [_Buffer(self.queue, layout, max_changes) for _ in range(2)]
         fetched = self.queue.memory(2)
         self._fetched = fetched.numpy()
-        self.kernels = (kernels or kernels_for(self.device))(layout, self.device, fetched)
+        self.kernels = (kernels or kernel_module(self.device).for_tables)(layout, self.device, fetched)
         self._captured: list[tuple[int, int]] = []
         self._views: dict[int, torch.Tensor] = {}
         """Of `places`, by tokens: to make one takes longer than to find it."""
@@ -131,7 +130,7 @@ class DeviceTables:
         """
         if changes > self.max_changes or tokens > self.max_tokens:
             raise ValueError(f"there is room for {self.max_changes} changes and {self.max_tokens} tokens")
-        self._staged.zero_()
+        self.queue.call(self._staged[:4].zero_)  # nothing to do, but to say again which buffer was fetched last
         self.launch(changes, tokens)  # compiles the kernels
         used = self.layout.staged(changes)
         for buffer in self._buffers:
@@ -159,25 +158,14 @@ class DeviceTables:
         count, numbers = len(changed), buffer.numbers
         values_at = layout.changes_at + count
         numbers[layout.changes_at : values_at] = changed
-        entries.take(changed, out=numbers[values_at : values_at + count], mode="clip")
-        tokens, (rows, starts, ends) = host.take_tokens()
-        numbers[0], numbers[1], numbers[2], numbers[3] = count, len(rows), tokens, values_at
-        numbers[4], numbers[5] = buffer.filled, turn
-        self._fill_requests(buffer, rows, starts, ends)
-        return buffer, count, values_at + count
-
-    def _fill_requests(self, buffer: _Buffer, rows: Places, starts: Places, ends: Places) -> None:
+        numbers[values_at : values_at + count] = entries[changed]
+        tokens, rows, starts, ends, in_order = host.take_step()
         requests = len(rows)
+        numbers[0], numbers[1], numbers[2], numbers[3] = count, requests, tokens, values_at
+        numbers[4], numbers[5] = buffer.filled, turn
         buffer.starts[:requests] = starts
-        in_order = self.host.in_order(rows, ends)
         if not in_order or requests > buffer.in_order:
             buffer.rows[:requests] = rows
             buffer.ends[:requests] = ends
             buffer.in_order = requests if in_order else 0
-
-
-def kernels_for(device: torch.device, name: str | None = None) -> Any:
-    """Makes the kernels for a layout and a device: Triton's, or torch's. By default Triton's on a GPU that has it."""
-    if name is None:
-        name = "triton" if device.type == "cuda" and find_spec("triton") else "torch"
-    return import_module(f".{name}_kernels", __package__).Kernels
+        return buffer, count, values_at + count

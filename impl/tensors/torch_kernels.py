@@ -5,6 +5,7 @@ Where a token lies: the entry of its block holds an id, and the slot is `id * wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from .table_layout import HEADER, TableLayout
 
 if TYPE_CHECKING:
     import torch
+
+    from .paged_keys import PagedKeys
 
 NO_SLOT = -1
 """The place of a token that another rank writes, of a state that nobody keeps, and of what only fills a step up."""
@@ -23,7 +26,7 @@ def place(block_id: Any, position: Any, width: Any) -> Any:
     return block_id * width + position % width
 
 
-class Kernels:
+class TorchKernels:
     """The kernels of tables and slots for one layout on one device.
 
     `staged` is what `DeviceTables` has copied: its header says how much there is to do.
@@ -82,8 +85,46 @@ class Kernels:
             places[group, :tokens] = torch.where(mine & (block != 0), found, NO_SLOT)
 
 
+for_tables = TorchKernels
+
+
 def numbers_on(layout: TableLayout, device: torch.device) -> torch.Tensor:
     """int32 (groups, fields): what the kernels are told of each group."""
     import torch
 
     return torch.from_numpy(np.array(layout.numbers, np.int32)).to(device)
+
+
+def zero_pages(pages: Sequence[torch.Tensor], block_ids: torch.Tensor) -> None:
+    """Zero these blocks in each of the buffers, of shape (blocks, bytes)."""
+    for each in pages:
+        each.index_fill_(0, block_ids, 0)
+
+
+def copy_pages(sources: Sequence[torch.Tensor], targets: Sequence[torch.Tensor], pairs: torch.Tensor) -> None:
+    """Copy blocks `pairs[:, 0]` of each source to blocks `pairs[:, 1]` of the target of the same number.
+
+    `pairs` is on the device; sources or targets may be memory of the host. No block is copied from and to.
+    """
+    for source, target in zip(sources, targets, strict=True):
+        read = source[pairs[:, 0].to(source.device)]
+        target[pairs[:, 1].to(target.device)] = read.to(target.device)
+
+
+def attention(query: torch.Tensor, cache: PagedKeys, rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """See `paged_attention.attention`; every token is given all entries of its row that any token needs."""
+    import torch
+
+    last = int(positions.max()) + 1 if len(positions) else 0
+    at = torch.arange(last, device=query.device)
+    size = cache.keys.shape[1]
+    blocks = cache.table[rows.long()][:, at // size].long()
+    keys, values = (part[blocks, at % size].float() for part in (cache.keys, cache.values))
+    tokens, heads, width = query.shape
+    grouped = query.float().view(tokens, keys.shape[2], -1, width)
+    scores = torch.einsum("tghd,tlgd->tghl", grouped, keys) * cache.scale
+    reads = (at <= positions[:, None]) & (at > positions[:, None] - cache.window)
+    weights = scores.masked_fill(~reads[:, None, None], float("-inf")).softmax(dim=-1)
+    values = values.masked_fill(~reads[:, :, None, None], 0)  # what nobody reads may be anything
+    found = torch.einsum("tghl,tlgd->tghd", weights, values)
+    return found.reshape(tokens, heads, -1).to(query.dtype)

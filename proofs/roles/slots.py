@@ -112,7 +112,7 @@ def _slot_of_tables(kind: Any) -> Any:
         """Slot of a position in a full row of `max_blocks` entries, of which the one that counts is `entry`."""
         # Behind a null entry begin the tokens of which it is known that they have places.
         first = picked(entry == 0, (position // b + 1) * b, 0)
-        tables = bare(kind, _any_ring=False, _rows=(), _first=One(first), _behind=One(max_blocks * b))
+        tables = bare(kind, _any_ring=False, _some_null=True, _rows=(), _first=One(first), _behind=One(max_blocks * b))
         at = One(position)
         if not tables._have_places(One(0), at, at):
             raise ValueError("this token has no slot")

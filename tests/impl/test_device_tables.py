@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,7 +25,8 @@ KERNELS = [
     pytest.param("torch", "cpu", id="torch"),
     pytest.param("triton", "cuda", id="gpu", marks=pytest.mark.skipif(not HAS_GPU, reason="no GPU")),
 ]
-needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="make kernels")
+INTERPRETS = find_spec("triton") is not None and tuple(map(int, version("triton").split(".")[:2])) >= (3, 9)
+needs_triton = pytest.mark.skipif(not INTERPRETS, reason="make kernels")
 
 
 def queue(device: str):
@@ -52,9 +54,9 @@ def test_a_planted_fault_is_found(fault, kernels, device):
     assert device_steps.found(module, old, new, kernels, device)
 
 
-def interpreted(*words: str) -> str:
-    """What the script prints of Triton's kernels, interpreted."""
-    command = [sys.executable, "benchmarks/device_steps.py", "--kernels", "triton", *words]
+def interpreted(*words: str, script: str = "device_steps.py") -> str:
+    """What a script prints of Triton's kernels, interpreted."""
+    command = [sys.executable, f"benchmarks/{script}", "--kernels", "triton", *words]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -225,3 +227,11 @@ def test_the_kernels_can_be_captured_with_what_reads_the_tables():
             [4 + 5 * position, 8 + position, *[-1] * 6],
             [12 + position, 16 + position, *[-1] * 6],
         ]
+
+
+def test_the_program_of_the_guide_prints_what_it_says(capsys):
+    page = (ROOT / "docs/guide/device.md").read_text(encoding="utf-8")
+    program = page.partition("```python\n")[2].partition("```")[0]
+    exec(compile(program, "device.md", "exec"), {})
+    said = [line.partition("  # ")[2] for line in program.splitlines() if line.startswith("print(")]
+    assert capsys.readouterr().out.splitlines() == said

@@ -70,7 +70,7 @@ class TensorMemory:
         most_tokens = max((table.max_blocks * table.block_size for table in tables), default=1)
         self.on_device = names("DeviceTables")(self.tables, self.device, most_tokens, max_changes=1024)
         self._rows: dict[str, int] = {}
-        self._entries_changed = False
+        self._entries_changed = True
         self._known_tables: list[dict[str, list[int]]] = [{} for _ in shape.groups]
         pages = buffers * shape.num_blocks, self.page_bytes
         self._mirror = np.full(pages, POISON_BYTE, np.uint8)
@@ -88,6 +88,14 @@ class TensorMemory:
             return self.memory.view(-1)[size * (at := next(given)) : size * (at + 1)]
 
         return allocate
+
+    def use_once(self) -> None:
+        """Write and read a token: what a device loads and compiles at first takes seconds, which are not a run's."""
+        self._rows["first"], self._known_tables[0]["first"] = 0, [1]
+        self.tables.append(0, [0], [[1]])
+        self.write(0, "first", 0, [1])
+        self.read(0, "first", 0, 1)
+        self.damage()
 
     # The block tables.
 
@@ -159,9 +167,9 @@ class TensorMemory:
         """Read through the tables on the device; `GARBAGE` where layers, or keys and values, do not agree."""
         if start >= end:
             return []
-        positions = self.torch.arange(start, end, device=self.device)
-        size, table = self.sizes[group], self.on_device.table(group)[self._rows[request]]
-        return self._decoded(group, (table[positions // size].long(), positions % size), end - start)
+        entries, offsets = self._send(np.array(np.divmod(np.arange(start, end), self.sizes[group])))
+        blocks = self.on_device.table(group)[self._rows[request]][entries]
+        return self._decoded(group, (blocks, offsets), end - start)
 
     def write_block(self, group: int, block: int, tag: int) -> None:
         """Write every state of every layer of the group."""
@@ -205,11 +213,8 @@ class TensorMemory:
         return list(zip(parts, sent.tensor_split(ends), strict=True))
 
     def _send(self, array: np.ndarray[Any, Any]) -> Any:
-        """A copy on the device, which does not wait."""
-        source = self.torch.from_numpy(array)
-        if self.device.type != "cuda":
-            return source.to(self.device)
-        return source.pin_memory().to(self.device, non_blocking=True)
+        """A copy on the device: so little is there before memory were pinned for it."""
+        return self.torch.from_numpy(array).to(self.device)
 
     def _decoded(self, group: int, where: tuple[Any, ...], count: int) -> list[int]:
         """The tags in these blocks, at these offsets in them; fetched at once."""
@@ -229,7 +234,9 @@ class TensorMemory:
 
     def damage(self) -> str | None:
         """A view that is too long, a table entry on the device that differs from the core's, or a byte that changed
-        without a write."""
+        without a write. Looks where something was asked of the device since it was last called."""
+        if not (self._entries_changed or self._pages_changed):
+            return None
         return self._wrong_view() or self._wrong_entry() or self._wrong_byte()
 
     def _wrong_view(self) -> str | None:
