@@ -123,8 +123,12 @@ class KVCacheTensors:
         sizes = [buffer.untyped_storage().nbytes() for buffer in self.buffers]
         if sizes != [tensor.size for tensor in self.config.kv_cache_tensors]:
             raise ValueError("a buffer is a part of larger memory, which is not ours to give back")
+        import torch
+
         for buffer in self.buffers:
             buffer.untyped_storage().resize_(0)
+        if self.buffers and self.device.type == "cuda":
+            torch.cuda.empty_cache()  # to the device, not only to the allocator
 
     def wake(self) -> None:
         """Allocate all buffers anew, zeroed, under the same views. Addresses change: graphs are captured anew."""
