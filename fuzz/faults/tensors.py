@@ -60,8 +60,10 @@ def _layers_share_a_buffer(memory: "TensorMemory") -> None:
 @fault("values are stored where the keys are", CORRUPTION, part=Part.TENSORS)
 def _values_on_keys(memory: "TensorMemory") -> None:
     for layer in memory.tensors.layers.values():
-        if "values" in layer.parts:
-            layer.parts["values"] = layer.parts["keys"]
+        keys = layer.parts["keys"] if "values" in layer.parts else None
+        if keys is not None:  # one token on: that both are the very same, torch would notice
+            first = keys.storage_offset() + keys.stride(1)
+            layer.parts["values"] = memory.torch.as_strided(keys, keys.shape, keys.stride(), first)
 
 
 @fault("the blocks of a request that has ended are written once more", CORRUPTION, part=Part.TENSORS)

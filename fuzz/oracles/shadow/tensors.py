@@ -9,7 +9,7 @@ there, and one reduction compares all.
 
 import importlib
 from collections.abc import Callable, Sequence
-from math import lcm
+from math import lcm, prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -116,9 +116,12 @@ class TensorMemory:
                     known[name] = table.copy()
         for name in self._rows.keys() - set().union(*self._known_tables):
             del self._rows[name]
+        self._entries_changed |= self.tables.num_changed > 0
+
+    def _commit(self) -> None:
+        """What has changed in the tables goes to the device with the next write, or here."""
         if self.tables.num_changed:
             self.on_device.commit()
-            self._entries_changed = True
 
     def _row(self, name: str) -> int:
         if name not in self._rows:
@@ -157,9 +160,9 @@ class TensorMemory:
         except ValueError as refused:
             what = f"the tensors refuse the write: {refused}"
             raise Corruption(request, group, start, what, "tensors refuse") from refused
-        blocks, offsets = slots // size, slots % size
-        for part, values in self._values(group, tags):
-            part[blocks, offsets] = values.view(len(tags), *part.shape[2:])
+        where = slice(None), slots // size, slots % size
+        for view, values in self._values(group, tags):
+            view[where] = values.view(-1, len(tags), *view.shape[3:])
         at = np.arange(start, start + len(tags))
         self._mirror_tokens(group, np.asarray(table)[at // size], at % size, tags)
 
@@ -168,13 +171,14 @@ class TensorMemory:
         if start >= end:
             return []
         entries, offsets = self._send(np.array(np.divmod(np.arange(start, end), self.sizes[group])))
+        self._commit()
         blocks = self.on_device.table(group)[self._rows[request]][entries]
-        return self._decoded(group, (blocks, offsets), end - start)
+        return self._decoded(group, (slice(None), blocks, offsets), end - start)
 
     def write_block(self, group: int, block: int, tag: int) -> None:
         """Write every state of every layer of the group."""
-        for part, values in self._values(group, [tag]):
-            part[block] = values.view(part.shape[1:])
+        for view, values in self._values(group, [tag]):
+            view[:, block] = values.view(-1, *view.shape[2:])
         for number, layer in enumerate(self.tensors.of_group(group)):
             page = self._mirror_page(number, block)
             for index, part in enumerate(layer.layout.parts):
@@ -183,7 +187,7 @@ class TensorMemory:
 
     def read_block(self, group: int, block: int) -> int:
         """The tag of all states in the block, or `GARBAGE` if they do not agree."""
-        return self._decoded(group, (slice(block, block + 1),), 1)[0]
+        return self._decoded(group, (slice(None), slice(block, block + 1)), 1)[0]
 
     def overwrite(self, blocks: Sequence[int], tag: int) -> None:
         """Overwrite the blocks in all buffers."""
@@ -200,17 +204,32 @@ class TensorMemory:
             pages[destination] = pages[source]
             self._mirror_page(number, destination)[:] = self._mirror_page(number, source)
 
-    def _values(self, group: int, tags: Sequence[int]) -> list[tuple[Any, Any]]:
-        """Each part of each layer of the group, and the elements that stand for these tags there; sent at once."""
-        parts, elements = [], []
+    def _views(self, group: int) -> list[tuple[int, int, Any, int]]:
+        """What a kernel is given of each layer of the group, with an axis for keys and values in front.
+
+        With the number of the layer, that of the first part, and the elements of a place in one part. Of a layer of
+        states there is a view for each state.
+        """
+        views = []
         for number, layer in enumerate(self.tensors.of_group(group)):
-            for index, view in enumerate(layer.parts.values()):
-                width = view[0].numel() // (layer.layout.entries or 1)
-                parts.append(view)
-                elements.append(_encoded(tags, number, index, width))
-        ends = np.cumsum([each.size for each in elements])[:-1].tolist()
-        sent = self._send(np.concatenate([each.reshape(-1) for each in elements]))
-        return list(zip(parts, sent.tensor_split(ends), strict=True))
+            if layer.states:
+                views += [(number, index, state[None], state[0].numel()) for index, state in enumerate(layer.states)]
+            else:
+                view = layer.kv if layer.kv.dim() == 5 else layer.kv[None]
+                views.append((number, 0, view, prod(view.shape[3:])))
+        return views
+
+    def _values(self, group: int, tags: Sequence[int]) -> list[tuple[Any, Any]]:
+        """Each view of the group, and the elements that stand for these tags there; sent at once."""
+        views = self._views(group)
+        elements = [
+            _encoded(tags, number, first + part, width)
+            for number, first, view, width in views
+            for part in range(len(view))
+        ]
+        sizes = [len(view) * len(tags) * width for _, _, view, width in views]
+        sent = self._send(np.concatenate([each.reshape(-1) for each in elements])).split(sizes)
+        return [(view, values) for (_, _, view, _), values in zip(views, sent, strict=True)]
 
     def _send(self, array: np.ndarray[Any, Any]) -> Any:
         """A copy on the device: so little is there before memory were pinned for it."""
@@ -218,16 +237,16 @@ class TensorMemory:
 
     def _decoded(self, group: int, where: tuple[Any, ...], count: int) -> list[int]:
         """The tags in these blocks, at these offsets in them; fetched at once."""
-        layers = [list(layer.parts.values()) for layer in self.tensors.of_group(group)]
-        found = [part[where].reshape(count, -1) for parts in layers for part in parts]
-        fetched = self.torch.cat(found, dim=1).cpu().numpy()
-        tags = _tags_of(fetched[:, 0])
-        expected = [
-            _encoded(tags, number, index, found[number * len(parts) + index].shape[1])
-            for number, parts in enumerate(layers)
-            for index in range(len(parts))
-        ]
-        whole = (fetched == np.concatenate(expected, axis=1)).all(axis=1)
+        views = self._views(group)
+        fetched = self.torch.cat([view[where].reshape(-1) for _, _, view, _ in views]).cpu().numpy()
+        tags, whole, at = None, np.ones(count, np.bool_), 0
+        for number, first, view, width in views:
+            for part in range(len(view)):
+                rows = fetched[at : at + count * width].reshape(count, width)
+                at += count * width
+                tags = _tags_of(rows[:, 0]) if tags is None else tags
+                whole &= (rows == _encoded(tags, number, first + part, width)).all(axis=1)
+        assert tags is not None, "every group has a layer, and every layer a part"
         return [tag if right else GARBAGE for tag, right in zip(tags.tolist(), whole.tolist(), strict=True)]
 
     # Comparison with the mirror.
@@ -257,6 +276,7 @@ class TensorMemory:
         if not self._entries_changed:
             return None
         self._entries_changed = False
+        self._commit()
         for group, known in enumerate(self._known_tables):
             rows = self.on_device.table(group)
             held = rows[: max(map(self._rows.__getitem__, known), default=-1) + 1].cpu().numpy()
