@@ -72,7 +72,7 @@ class DeviceTables:
         self.kernels = (kernels or kernel_module(self.device).for_tables)(layout, self.device, fetched)
         self._captured: list[tuple[int, int]] = []
         self._views: dict[int, torch.Tensor] = {}
-        """Of `places`, by tokens: to make one takes longer than to find it."""
+        """Of `places`, by tokens, for decode steps: to make one takes longer than to find it."""
         host.mark_all()
 
     def table(self, group: int) -> torch.Tensor:
@@ -101,6 +101,8 @@ class DeviceTables:
                     break
             else:
                 self.launch(self.upload(), wanted)
+        if wanted > self.layout.max_requests:
+            return self.places[:, :wanted]
         if wanted not in self._views:
             self._views[wanted] = self.places[:, :wanted]
         return self._views[wanted]
