@@ -38,9 +38,8 @@ class BlockTables:
     """The block ids of up to `max_requests` requests, in every group a row for each of them.
 
     Entry i of a row is the block of tokens `i * tokens` to `(i + 1) * tokens - 1` of a request; null where none is
-    held.
-    Behind its last entry a row is null, too. Every method checks all it is given before it changes anything, and
-    raises ValueError with the group, the row and the remedy.
+    held, and behind the last entry. Every method checks all it is given before it changes anything, and raises
+    ValueError with the group, the row and the remedy.
     """
 
     def __init__(
