@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 FUZZ_SECONDS ?= 30
 PLAYWRIGHT := 'playwright>=1.49'
 
-.PHONY: fuzz test test-all test-pythons coverage lint wheel tensors browser fast site extras clean
+.PHONY: fuzz test test-all test-pythons coverage lint wheel tensors kernels gpu-test browser fast site extras clean
 
 fuzz: $(VENV)/ready
 	$(BIN)/blockproof fuzz --target impl --seconds $(FUZZ_SECONDS)
@@ -43,6 +43,22 @@ wheel: $(VENV)/ready
 tensors: $(VENV)/ready
 	$(PIP) -e '.[tensors]'
 
+# The same with Triton, whose interpreter runs the kernels of the device on a CPU.
+kernels: $(VENV)/ready
+	$(PIP) -e '.[tensors,kernels]'
+
+# On a machine with a GPU, with the Python there that has torch: installs WHEEL, from a package index or without one,
+# beside it, runs the tests of the device and writes its page. RELEASE: packages among which a release of vLLM lies.
+GPU_PYTHON ?= python3
+WHEEL ?= $(lastword $(wildcard build/blockproof-*.whl))
+GPU_PATH := PYTHONPATH=build/gpu:benchmarks:$$PYTHONPATH
+gpu-test:
+	rm -rf build/gpu
+	$(GPU_PYTHON) -m pip install --quiet --no-deps --no-index --no-compile --target build/gpu $(WHEEL)
+	$(GPU_PATH) $(GPU_PYTHON) -m pytest -q -p no:cacheprovider -m "not slow" tests/impl/test_device_tables.py \
+		tests/impl/test_paged_attention.py tests/impl/test_block_moves.py tests/impl/test_kv_cache_tensors.py
+	$(GPU_PATH) $(GPU_PYTHON) benchmarks/device.py $(if $(RELEASE),--release $(RELEASE)) --write docs/evidence/device.md
+
 # The driver for tests of the page in a Chromium that is installed (apt install chromium); no browser is downloaded.
 browser: $(VENV)/ready
 	$(PIP) $(PLAYWRIGHT)
@@ -64,7 +80,7 @@ $(VENV)/docs: $(VENV)/ready
 
 # What .ci/run needs beside, in one go.
 extras: $(VENV)/ready
-	$(PIP) -e '.[docs,fast,mutation,tensors]' $(PLAYWRIGHT)
+	$(PIP) -e '.[docs,fast,kernels,mutation,tensors]' $(PLAYWRIGHT)
 	touch $(VENV)/docs
 
 # The links let mypy see the four folders under their package name; the installed package does not need them.

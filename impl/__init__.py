@@ -21,10 +21,14 @@ from .request import Request
 from .single_type_kv_cache_manager import *  # noqa: F403  # its list of names is the only one
 
 if TYPE_CHECKING:
-    from .tensors.block_tables import BlockTables, to_device
+    from .tensors.block_tables import BlockTables
+    from .tensors.device_tables import DeviceTables
+    from .tensors.host_pool import HostPool
     from .tensors.kv_cache_tensors import KVCacheOutOfMemoryError, KVCacheTensors, allocate_kv_cache
     from .tensors.layer_cache import LayerCache
     from .tensors.layout import LayerPlan, PageLayout, Part, page_layout, plan_tensors
+    from .tensors.paged_keys import PagedKeys
+    from .tensors.table_layout import GroupTable, tables_of
 
 # A library leaves it to the program whether its warnings are shown.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -40,6 +44,9 @@ __all__ = [
     "BlockTables",
     "CacheableRequest",
     "CachingMetrics",
+    "DeviceTables",
+    "GroupTable",
+    "HostPool",
     "KVCacheBlocks",
     "KVCacheEvent",
     "KVCacheEvictionEvent",
@@ -52,6 +59,7 @@ __all__ = [
     "LayerCache",
     "LayerPlan",
     "PageLayout",
+    "PagedKeys",
     "Part",
     "PrefixCacheStats",
     "PrefixCachingMetrics",
@@ -63,7 +71,7 @@ __all__ = [
     "register_kv_cache_spec",
     "sha256",
     "sha256_cbor",
-    "to_device",
+    "tables_of",
     "xxhash",
     "xxhash_cbor",
 ]
@@ -74,16 +82,20 @@ __all__ += single_type_kv_cache_manager.__all__
 
 _LATE = {
     "BlockTables": "tensors.block_tables",
+    "DeviceTables": "tensors.device_tables",
+    "GroupTable": "tensors.table_layout",
+    "HostPool": "tensors.host_pool",
     "KVCacheOutOfMemoryError": "tensors.kv_cache_tensors",
     "KVCacheTensors": "tensors.kv_cache_tensors",
     "LayerCache": "tensors.layer_cache",
     "LayerPlan": "tensors.layout",
     "PageLayout": "tensors.layout",
+    "PagedKeys": "tensors.paged_keys",
     "Part": "tensors.layout",
     "allocate_kv_cache": "tensors.kv_cache_tensors",
     "page_layout": "tensors.layout",
     "plan_tensors": "tensors.layout",
-    "to_device": "tensors.block_tables",
+    "tables_of": "tensors.table_layout",
 }
 """Imported when asked for: they bring numpy along, which the core does without."""
 

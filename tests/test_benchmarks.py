@@ -192,3 +192,22 @@ def test_shrinking_stays_with_the_cause_in_our_core_and_in_toy_engines():
     rows = re.findall(r"^\| ((?:one|two) in [\w -]+) \| (\d+) ", done.stdout, re.MULTILINE)
     assert len(rows) == 5
     assert all(int(times) for _, times in rows), "each kind of subject was shrunk"
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="make tensors")
+def test_the_page_of_the_device_is_written_without_one(tmp_path):
+    written = tmp_path / "device.md"
+    words = [sys.executable, "benchmarks/device.py", "--device", "cpu", "--quick", "--only", "shadow"]
+    done = subprocess.run([*words, "--write", str(written)], cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = written.read_text(encoding="utf-8")
+    assert page.startswith("# On the device\n")
+    assert "| cpu |" in page
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="make tensors")
+def test_steps_can_be_measured():
+    speed = import_module("device_speed")
+    for work in speed.WORKS[2::4]:
+        steps = [speed.ours(work, 2, "cpu", captured=lists, lists=lists) for lists in (True, False)]
+        assert all(0 < times.host <= times.whole for times in speed.measured(steps, speed.waiting("cpu"), 1, 1))

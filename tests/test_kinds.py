@@ -95,7 +95,7 @@ ABOUT_SOME_KINDS = {
     "impl/configuration/uniformity.py": "what latent windows become where all is full attention",
     "impl/managers/base.py": "whose new blocks are told",
     "impl/managers/coordinator.py": "states, and a retention interval that needs windows",
-    "impl/tensors/block_tables.py": "blocks for states of drafts",
+    "impl/tensors/table_layout.py": "blocks for states of drafts",
     "impl/tensors/layout.py": "pages of packed layers, of states and of vectors",
     "proofs/invariants/random_runs.py": "the cores of random runs",
     "proofs/roles/hits.py": "the blocks that a window needs",

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 def _change_slots(memory: "TensorMemory", change: Callable[[Any, int], Any]) -> None:
     """Change every group's slots of positions: `change` gets them and the block size."""
-    for tables, size in zip(memory.tables, memory.sizes, strict=True):
-        wrap(tables, "slot_mapping", lambda slots, *args, size=size: change(slots(*args), size))
+    wrap(memory, "slots", lambda slots, group, *args: change(slots(group, *args), memory.sizes[group]))
 
 
 @fault("slots are one too high, so the last token of a block lands in the next one", CORRUPTION, part=Part.TENSORS)
@@ -61,9 +60,10 @@ def _layers_share_a_buffer(memory: "TensorMemory") -> None:
 @fault("values are stored where the keys are", CORRUPTION, part=Part.TENSORS)
 def _values_on_keys(memory: "TensorMemory") -> None:
     for layer in memory.tensors.layers.values():
-        rows = layer._rows
-        if "values" in rows:
-            rows["values"] = rows["keys"]
+        keys = layer.parts["keys"] if "values" in layer.parts else None
+        if keys is not None:  # one token on: that both are the very same, torch would notice
+            first = keys.storage_offset() + keys.stride(1)
+            layer.parts["values"] = memory.torch.as_strided(keys, keys.shape, keys.stride(), first)
 
 
 @fault("the blocks of a request that has ended are written once more", CORRUPTION, part=Part.TENSORS)
@@ -85,15 +85,16 @@ def _freed_block_still_written(memory: "TensorMemory") -> None:
 
 @fault("an entry that has become null keeps its block on the device", CORRUPTION, part=Part.TENSORS)
 def _stale_entry_on_the_device(memory: "TensorMemory") -> None:
-    for tables in memory.tables:
-        tables.null = lambda rows, entries: None
+    memory.tables.null = lambda group, rows, entries: None
 
 
 @fault("the table on the device is not brought up to date", CORRUPTION, part=Part.TENSORS)
 def _table_not_committed(memory: "TensorMemory") -> None:
-    for tables in memory.tables:
-        first = tables.commit(memory.device).clone()
-        tables.commit = lambda device, first=first: first
+    wrap(
+        memory.on_device.kernels,
+        "write_entries",
+        lambda write, table, staged, most: write(table.clone(), staged, most),
+    )
 
 
 @fault("new blocks are zeroed, and the one before each as well", CORRUPTION, part=Part.TENSORS)

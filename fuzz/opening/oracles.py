@@ -126,7 +126,7 @@ def open_tensor_memory(where: str) -> "Callable[[Shape], TensorMemory]":
     from ..oracles.shadow.tensors import TensorMemory  # costs a tenth of a second, which other runs need not pay
 
     try:
-        TensorMemory(Shape((Group("full", 1),), 2, 1, 1, 1, 1), device)
+        TensorMemory(Shape((Group("full", 1),), 2, 1, 1, 1, 1), device).use_once()
     except ValueError as error:
         raise TargetUnavailableError(str(error)) from None
 

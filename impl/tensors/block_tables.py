@@ -1,329 +1,389 @@
-"""Block tables as arrays, and the slots that tokens are written to, computed in bulk (core.md §11).
+"""The block tables of all groups as the host knows them, checked, and what a step changes in them (core.md §11).
 
-One `BlockTables` per group. Everything is numpy on the host; torch is imported when a table or slots go to a device.
+All is numpy. `DeviceTables` brings the changes to a device and makes the slots of a step there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..specs.base import MambaSpec, cdiv
-from ..specs.interface import KVCacheConfig, UniformTypeKVCacheSpecs
-
-if TYPE_CHECKING:
-    import torch
-
-Integers: TypeAlias = np.ndarray[Any, np.dtype[np.integer[Any]]]
-Slots: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
-Rows: TypeAlias = Sequence[int] | Integers
+from .arrays import ONE, BlockIds, Places, Rows, all_true, listed, ranges, whole_numbers
+from .table_layout import GroupTable, TableLayout
 
 NULL_BLOCK = 0
-INT64 = np.dtype(np.int64)
+
+
+class StepTokens(NamedTuple):
+    """The tokens of a step."""
+
+    tokens: int
+    rows: Places
+    """Of each request."""
+    starts: Places
+    """The first position of each."""
+    ends: Places
+    """The tokens up to and with each."""
+    in_order: bool
+    """Whether rows are 0, 1, ..., and each has one token."""
+
+
+NONE = np.zeros(0, np.int64)
+NOTHING = StepTokens(0, NONE, NONE, NONE, True)
 
 
 class BlockTables:
-    """The block ids of up to `max_requests` requests in one group, a row each, and their copy on a device.
+    """The block ids of up to `max_requests` requests, in every group a row for each of them.
 
-    Entry i of a row is the block of tokens `i * block_size` to `(i + 1) * block_size - 1`; null where none is held.
-    Behind its last entry a row is null, too. Every method checks all it is given before it changes anything, and raises
-    ValueError with the name of the tables, the row and the remedy.
+    Entry i of a row is the block of tokens `i * tokens` to `(i + 1) * tokens - 1` of a request; null where none is
+    held, and behind the last entry. Every method checks all it is given before it changes anything, and raises
+    ValueError with the group, the row and the remedy.
     """
 
     def __init__(
-        self, block_size: int, max_requests: int, max_blocks: int, *, num_blocks: int = 2**31, name: str = "block table"
+        self,
+        groups: Sequence[GroupTable],
+        max_requests: int,
+        *,
+        num_blocks: int = 2**31,
+        rank: int = 0,
+        interleave: int = 1,
     ) -> None:
-        """Empty rows of at most `max_blocks` entries; `num_blocks` bounds the ids, `name` is for messages."""
-        for what, value in (("block_size", block_size), ("max_requests", max_requests), ("max_blocks", max_blocks)):
-            if value < 1:
-                raise ValueError(f"{name}: {what} is {value}: give at least 1")
-        self.name = name
-        self.block_size = block_size
+        """Empty rows. `num_blocks` bounds the ids; `rank` and `interleave` matter where ranks share tokens."""
+        self.layout = TableLayout(groups, max_requests, rank, interleave)
+        self.groups = self.layout.groups
         self.max_requests = max_requests
-        self.max_blocks = max_blocks
         self.num_blocks = min(num_blocks, 2**31)  # what int32 can name
-        self._table = np.zeros((max_requests, max_blocks), np.int32)
-        self._flat = self._table.reshape(-1)
-        self._counts = np.zeros(max_requests, np.int64)
-        self._all_rows = np.arange(max_requests)
-        self._row_starts = self._all_rows * max_blocks
-        self._ones = np.ones(max_requests, np.int64)
-        self._device_tables: dict[torch.device, torch.Tensor] = {}
-        self._changed: dict[torch.device, tuple[int, int]] = {}
-        """Rows [first, behind the last) that a device has not been told of."""
+        self._flat = np.zeros(self.layout.entries, np.int32)
+        lengths = np.repeat([group.max_blocks for group in groups], max_requests).astype(np.int64)
+        # A cell is a row of a group, counted over all groups. Of each: where it begins and ends, up to where it is
+        # filled, and from where on it has no null entry.
+        self._ends = np.cumsum(lengths)
+        self._starts = self._ends - lengths
+        self._next = self._starts.copy()
+        self._whole = self._starts.copy()
+        self._first_cells = np.arange(0, len(lengths), max_requests)[:, None]
+        self._rows = np.arange(max_requests)
+        self._one_each = np.arange(1, max_requests + 1)
+        self._tokens = np.array([[group.tokens] for group in groups])
+        self._same_tokens = len({group.tokens for group in groups}) == 1
+        self._step_of_all = np.array(groups[0].tokens if groups else 0)
+        # Tokens of a row have places in all groups from `_first` on, up to `_behind`.
+        self._first, self._behind = np.zeros((2, max_requests), np.int64)
+        self._some_null = False  # whether `_first` was ever more than 0
+        self._stamps = np.zeros(max_requests, np.int64)
+        # No row has more entries; the shortest holds so many.
+        self._fullest, self._shortest = 0, min((group.max_blocks for group in groups), default=0)
+        self._states = np.repeat([group.state for group in groups], max_requests)
+        self._any_ring = any(group.ring for group in groups)
+        self._changed = np.zeros(1024, np.int64)
+        self.num_changed = 0
+        """Entries that the device is to be told of; one may be counted twice."""
+        self.num_tokens = 0
+        """Tokens scheduled."""
+        self._step = NOTHING
 
-    @classmethod
-    def for_config(cls, config: KVCacheConfig, max_requests: int, max_tokens: int) -> list[BlockTables]:
-        """One for each group of a configuration, with entries for requests of `max_tokens` tokens.
-
-        Speculative Mamba states have entries behind those.
-        """
-        tables = []
-        for index, group in enumerate(config.kv_cache_groups):
-            spec = group.kv_cache_spec
-            members = spec.kv_cache_specs.values() if isinstance(spec, UniformTypeKVCacheSpecs) else [spec]
-            spare = max((each.num_speculative_blocks for each in members if isinstance(each, MambaSpec)), default=0)
-            max_blocks = cdiv(max_tokens, spec.block_size) + spare
-            tables.append(
-                cls(spec.block_size, max_requests, max_blocks, num_blocks=config.num_blocks, name=f"group {index}")
-            )
-        return tables
-
-    @property
-    def table(self) -> np.ndarray[Any, np.dtype[np.int32]]:
+    def table(self, group: int) -> np.ndarray[Any, np.dtype[np.int32]]:
         """(max_requests, max_blocks) as it is now; cannot be written through."""
-        return _read_only(self._table)
+        size = self.max_requests * self.groups[group].max_blocks
+        view = self._flat[self.layout.bases[group] :][:size].reshape(self.max_requests, -1)
+        view.flags.writeable = False
+        return view
 
     @property
-    def counts(self) -> Slots:
-        """Entries of each row, null ones included; cannot be written through."""
-        return _read_only(self._counts)
+    def counts(self) -> Places:
+        """(groups, max_requests): entries of each row, null ones included."""
+        return (self._next - self._starts).reshape(len(self.groups), -1)
 
     # Rows.
 
-    def append(self, rows: Rows, block_ids: Sequence[Sequence[int]]) -> None:
-        """Add to each of these rows, which are different ones, its new block ids."""
-        self._extend(self._distinct(rows), block_ids, keep=True)
+    def append(self, group: int | None, rows: Rows, block_ids: BlockIds) -> None:
+        """Add to each of these rows, which are different ones, its new block ids.
 
-    def replace(self, rows: Rows, block_ids: Sequence[Sequence[int]]) -> None:
+        None is all groups: then there are block ids for the rows of the first group, then for those of the next.
+        """
+        cells = self._cells(group, rows)
+        ids, added = listed(block_ids)
+        if added is not None and not (all_true(added == ONE) and added.size):
+            self._extend(cells, ids, added, keep=True)
+            return
+        if len(ids) != len(cells):
+            raise ValueError(f"{len(cells)} rows but {len(ids)} block ids: give one for each")
+        if not ids.size:
+            return
+        at = self._next[cells]
+        if self._fullest >= self._shortest:
+            self._check_room(cells, at, np.ones_like(at))
+        least = ids.item(ids.argmin())
+        if least < 0 or ids.item(ids.argmax()) >= self.num_blocks:
+            self._refuse_ids(ids, cells)
+        self._flat[at] = ids.astype(np.int32)
+        self._next[cells] = at + ONE
+        self._fullest += 1
+        self._mark(at)
+        if least == NULL_BLOCK:
+            self._note_null(cells, at, ids)
+        elif self._same_tokens and (group is None or len(self.groups) == 1):
+            where = whole_numbers(rows)
+            self._behind[where] = self._behind[where] + self._step_of_all
+            return
+        self._bound(whole_numbers(rows))
+
+    def replace(self, group: int | None, rows: Rows, block_ids: BlockIds) -> None:
         """Make these the block ids of each of these rows, which are different ones."""
-        self._extend(self._distinct(rows), block_ids, keep=False)
+        ids, added = listed(block_ids)
+        self._extend(self._cells(group, rows), ids, np.ones_like(ids) if added is None else added, keep=False)
 
-    def null(self, rows: Rows, entries: Rows) -> None:
+    def null(self, group: int, rows: Rows, entries: Rows) -> None:
         """Forget the block of each pair of row and entry, as when it has left the window."""
-        where, which = self._pairs(rows, entries, "entries")
-        self._checked(where)
-        wrong = np.flatnonzero((which < 0) | (which >= self._counts[where]))
+        where, which = self._checked(whole_numbers(rows)), whole_numbers(entries)
+        if len(where) != len(which):
+            raise ValueError(f"{len(where)} rows but {len(which)} entries: give one for each")
+        cells = where + self._first_cell(group)
+        at = self._starts.take(cells) + which
+        wrong = np.flatnonzero((which < 0) | (at >= self._next.take(cells)))
         if wrong.size:
-            row, entry = where[wrong[0]], which[wrong[0]]
-            raise ValueError(
-                f"{self.name}: row {row} has no entry {entry} to null: it has {self._counts[row]} entries, from 0"
-            )
-        self._flat[where * self.max_blocks + which] = NULL_BLOCK
-        self._mark(where)
+            cell, entry = cells[wrong[0]], which[wrong[0]]
+            held = self._next[cell] - self._starts[cell]
+            raise ValueError(f"{self._named(cell)} has no entry {entry} to null: it has {held} entries, from 0")
+        self._flat[at] = NULL_BLOCK
+        self._mark(at)
+        self._note_null(cells, at, np.zeros_like(at))
+        self._bound(where)
 
     def move(self, source: int, target: int) -> None:
-        """Make row `target` what `source` is, and `source` empty."""
-        source, target = self._checked([source, target]).tolist()
+        """Make row `target` of every group what `source` is, and `source` empty."""
         if source != target:
-            self._table[target] = self._table[source]
-            self._counts[target] = self._counts[source]
+            self.swap(source, target)
             self.clear([source])
-            self._mark([target])
 
     def swap(self, one: int, other: int) -> None:
-        """Exchange two rows."""
-        pair = self._checked([one, other])
-        self._table[pair] = self._table[pair[::-1]]
-        self._counts[pair] = self._counts[pair[::-1]]
-        self._mark(pair)
+        """Exchange two rows in every group."""
+        self._checked(whole_numbers([one, other]))
+        for first in self._first_cells.flat:
+            pair = np.array([first + one, first + other])
+            begins = self._starts[pair]
+            held = self._next[pair] - begins
+            at, to = (begin + np.arange(held.max()) for begin in begins)
+            self._flat[at], self._flat[to] = self._flat[to], self._flat[at]
+            self._next[pair] = begins + held[::-1]
+            self._whole[pair] = begins + (self._whole[pair] - begins)[::-1]
+            self._mark(at)
+            self._mark(to)
+        self._bound(np.array([one, other]))
 
     def clear(self, rows: Rows) -> None:
-        """Make rows empty."""
-        where = self._checked(rows)
-        self._table[where] = NULL_BLOCK
-        self._counts[where] = 0
-        self._mark(where)
+        """Make rows empty, in every group."""
+        where = self._checked(whole_numbers(rows))
+        cells = np.unique(where + self._first_cells)
+        self._extend(cells, NONE, np.zeros_like(cells), keep=False)
 
-    # Slots.
+    # A step.
 
-    def slot_mapping(self, rows: Rows, positions: Rows) -> Slots:
-        """The slot of each token: of row r and position t, `table[r, t // block_size] * block_size + t % block_size`.
+    def schedule(
+        self,
+        starts: Rows,
+        lengths: Rows | None = None,
+        rows: Rows | None = None,
+        groups: Sequence[int] | None = None,
+    ) -> int:
+        """Say which tokens the step computes: `lengths[i]` of row `rows[i]` from position `starts[i]` on.
 
-        int64. ValueError, with row and position, for a negative position, for one behind the entries of its row, and
-        for one whose entry is null: what is written there would be lost, or would be somebody else's.
+        One token of each request, rows 0, 1, ..., and all groups unless given; in other groups the places of these
+        tokens mean nothing. Returns how many tokens they are, in the order of the requests, then of positions.
+        ValueError, with row and position, for a negative position, for one behind the entries of its row, and for one
+        whose entry is null: what is written there would be lost, or would be somebody else's. A state may be null,
+        since most tokens leave none.
         """
-        where, at = self._pairs(rows, positions, "positions")
-        # As an unsigned number a negative one is a large one, so that one comparison finds both.
-        unsigned = where.view(np.uint64)
-        if where.size and unsigned.item(unsigned.argmax()) >= self.max_requests:
-            self._checked(where)
-        return self._slots(where * self.max_blocks, at)
+        first = whole_numbers(starts)
+        if len(first) > self.max_requests:
+            raise ValueError(f"{len(first)} requests in a step: at most {self.max_requests}")
+        where = self._rows[: len(first)] if rows is None else self._checked(whole_numbers(rows))
+        if len(where) != len(first) or (lengths is not None and len(lengths) != len(first)):
+            raise ValueError(f"{len(first)} start positions but {len(where)} rows: give one of all for each request")
+        if lengths is None:
+            ends = self._one_each[: len(first)]
+            sizes, last = None, first
+        else:
+            sizes = whole_numbers(lengths)
+            ends, last = np.cumsum(sizes), first + sizes - 1
+        if groups is not None or not self._have_places(where, first, last):
+            of_groups = range(len(self.groups)) if groups is None else groups
+            self._check_runs(where, first, np.ones_like(first) if sizes is None else sizes, of_groups)
+        self.num_tokens = tokens = ends.item(-1) if len(ends) else 0
+        self._step = StepTokens(tokens, where, first, ends, rows is None and lengths is None)
+        return tokens
 
-    def step_slot_mapping(self, num_scheduled: Rows, start_positions: Rows, rows: Rows | None = None) -> Slots:
-        """The slots of a whole step: `num_scheduled[i]` tokens of row `rows[i]` from position `start_positions[i]` on.
+    # What a device is told.
 
-        Tokens are in the order of the requests, then of their positions; rows are 0, 1, ... unless given. Errors as of
-        `slot_mapping`.
+    def take_changes(self, most: int) -> tuple[Places, np.ndarray[Any, np.dtype[np.int32]]]:
+        """At most so many of the entries that have changed, as indices into all entries, and those as they are now.
+
+        These are known from now on. One may be among them twice.
         """
-        lengths, starts = self._pairs(num_scheduled, start_positions, "start positions")
-        where = self._all_rows[: len(lengths)] if rows is None else _integers(rows, self.name)
-        if len(where) != len(lengths):
-            raise ValueError(f"{self.name}: {len(lengths)} numbers of tokens for {len(where)} rows: give one for each")
-        if lengths.tobytes() == self._ones[: len(lengths)].tobytes():  # the usual step needs no pieces
-            if rows is None:
-                return self._slots(self._row_starts[: len(where)], starts)
-            return self.slot_mapping(where, starts)
-        if len(lengths) and lengths.min() < 0:
-            first = int(np.argmin(lengths))
-            raise ValueError(f"{self.name}: row {where[first]}: {lengths[first]} tokens cannot be scheduled")
-        scheduled = lengths > 0
-        where, starts, lengths = self._checked(where[scheduled]), starts[scheduled], lengths[scheduled]
-        wrong = np.flatnonzero((starts < 0) | (lengths > self._counts[where] * self.block_size - starts))
-        if wrong.size:
-            row, start = where[wrong[:1]], starts[wrong[:1]]
-            raise self._unmapped(
-                row, np.where(start < 0, start, np.maximum(start, self._counts[row] * self.block_size))
-            )
-        # A piece is what one request writes into one block. Its first token is mapped; the others follow in order.
-        first_block = starts // self.block_size
-        pieces = (starts + lengths - 1) // self.block_size - first_block + 1
-        owner = np.repeat(np.arange(len(where)), pieces)
-        block = np.arange(len(owner)) - np.repeat(np.cumsum(pieces) - pieces - first_block, pieces)
-        begins = np.maximum(block * self.block_size, starts[owner])
-        ends = np.minimum((block + 1) * self.block_size, (starts + lengths)[owner])
-        first_slots = self.slot_mapping(where[owner], begins)
-        sizes = ends - begins
-        slots: Slots = np.repeat(first_slots - (np.cumsum(sizes) - sizes), sizes)
-        slots += np.arange(len(slots))
-        return slots
+        first = max(self.num_changed - most, 0)
+        changed = self._changed[first : self.num_changed]
+        self.num_changed = first
+        return changed, self._flat
 
-    def _slots(self, row_starts: Slots, at: Slots) -> Slots:
-        """The slots of positions in rows that begin at these elements of the table.
+    def take_step(self) -> StepTokens:
+        """What was scheduled; nothing while changes are left to take."""
+        if self.num_changed:
+            return NOTHING
+        taken, self._step, self.num_tokens = self._step, NOTHING, 0
+        return taken
 
-        Few passes over the tokens, and the least is found by `argmin`, which costs a fraction of `min` on few tokens.
-        """
-        if not at.size:
-            return np.zeros(0, np.int64)
-        unsigned = at.view(np.uint64)
-        if unsigned.item(unsigned.argmax()) >= self.max_blocks * self.block_size:
-            raise self._unmapped(row_starts // self.max_blocks, at)
-        blocks = at // self.block_size
-        ids = self._flat.take(row_starts + blocks)
-        if ids.item(ids.argmin()) == NULL_BLOCK:  # behind its last entry, a row is null
-            raise self._unmapped(row_starts // self.max_blocks, at)
-        # t % b + id * b = t + (id - t // b) * b
-        slots: Slots = at + (ids - blocks) * self.block_size
-        return slots
-
-    # The device.
-
-    def commit(self, device: str | torch.device) -> torch.Tensor:
-        """The table on a device, int32 (max_requests, max_blocks), brought up to date by at most one copy.
-
-        It is the same memory at every call and changes only here. On CUDA the copy comes from pinned memory and does
-        not wait; work queued afterwards on the same stream sees it.
-        """
-        import torch
-
-        where = torch.device(device)
-        if where not in self._device_tables:
-            self._device_tables[where] = torch.zeros(self._table.shape, dtype=torch.int32, device=where)
-            self._changed[where] = 0, self.max_requests
-        first, behind = self._changed[where]
-        if first < behind:
-            rows = torch.from_numpy(self._table[first:behind])
-            self._device_tables[where][first:behind].copy_(_pinned(rows, where), non_blocking=True)
-            self._changed[where] = self.max_requests, 0
-        return self._device_tables[where]
+    def mark_all(self) -> None:
+        """What is in the tables is new to the device."""
+        self.num_changed = 0
+        self._mark(np.flatnonzero(self._flat))
 
     # Checks.
 
-    def _extend(self, rows: Slots, block_ids: Sequence[Sequence[int]], keep: bool) -> None:
-        if len(block_ids) != len(rows):
-            raise ValueError(
-                f"{self.name}: {len(rows)} rows but {len(block_ids)} lists of block ids: give one for each"
-            )
-        added = np.fromiter(map(len, block_ids), np.int64, len(rows))
-        ids = np.fromiter(chain.from_iterable(block_ids), np.int64, int(added.sum()))
-        before = self._counts[rows] if keep else np.zeros(len(rows), np.int64)
-        owner = np.repeat(np.arange(len(rows)), added)
-        long = np.flatnonzero(before + added > self.max_blocks)
-        if long.size:
-            i = long[0]
-            raise ValueError(
-                f"{self.name}: row {rows[i]} would have {before[i]} + {added[i]} = {before[i] + added[i]} entries: "
-                f"it holds {self.max_blocks} at most, make the tables longer"
-            )
-        wrong = np.flatnonzero((ids < 0) | (ids >= self.num_blocks))
-        if wrong.size:
-            raise ValueError(
-                f"{self.name}: row {rows[owner[wrong[0]]]}: block {ids[wrong[0]]} does not exist: "
-                f"blocks are 0 to {self.num_blocks - 1}"
-            )
+    def _have_places(self, rows: Places, first: Places, last: Places) -> bool:
+        """Whether all is well, as it is in most steps. Few passes: this is what a decode step waits for."""
+        if self._any_ring:
+            return False
+        if rows.base is self._rows:
+            whole, behind = self._first[: len(rows)], self._behind[: len(rows)]
+        else:
+            whole, behind = self._first.take(rows), self._behind.take(rows)
+        if last is not first and not all_true(last >= first):
+            return False
+        if self._some_null:
+            return all_true(first >= whole) and all_true(last < behind)
+        return all_true(first.view(np.uint64) < behind.view(np.uint64)) and (last is first or all_true(last < behind))
+
+    def _check_runs(self, rows: Places, starts: Places, lengths: Places, groups: Sequence[int]) -> None:
+        """Raises ValueError unless so many tokens of each of these rows have places."""
+        if len(lengths) and lengths.min() < 0:
+            i = int(lengths.argmin())
+            raise ValueError(f"row {rows[i]}: {lengths[i]} tokens cannot be scheduled")
+        some = np.flatnonzero(lengths)
+        for index in groups:
+            group = self.groups[index]
+            cells = rows[some] + self._first_cell(index)
+            held = (self._next - self._starts)[cells] * group.tokens if not group.ring else np.full(len(some), 2**31)
+            wrong = np.flatnonzero((starts[some] < 0) | (lengths[some] > held - starts[some]))
+            if wrong.size:
+                i = wrong[0]
+                at = starts[some][i]
+                raise self._unmapped(cells[i], at if at < 0 else max(at, held[i]))
+            if group.state:
+                continue
+            first, last = starts[some] // group.tokens, (starts[some] + lengths[some] - 1) // group.tokens
+            entry, owner = ranges(first, last + 1 - first), np.repeat(np.arange(len(some)), last + 1 - first)
+            null = self._flat[self._starts[cells[owner]] + entry % group.max_blocks] == NULL_BLOCK
+            if null.any():
+                i = int(null.argmax())
+                raise self._unmapped(cells[owner[i]], max(starts[some][owner[i]], entry[i] * group.tokens))
+
+    def _extend(self, cells: Places, ids: Places, added: Places, keep: bool) -> None:
+        if len(added) != len(cells):
+            raise ValueError(f"{len(cells)} rows but {len(added)} lists of block ids: give one for each")
+        begins, filled = self._starts[cells], self._next[cells]
+        before = filled if keep else begins
+        self._check_room(cells, before, added)
+        least = int(ids.min(initial=1))
+        if least < 0 or ids.max(initial=0) >= self.num_blocks:
+            self._refuse_ids(ids, np.repeat(cells, added))
+        at = ranges(before, added)
         if not keep:
-            self._table[rows] = NULL_BLOCK
-        entries = np.arange(len(ids)) - np.repeat(np.cumsum(added) - added - before, added)
-        self._flat[rows[owner] * self.max_blocks + entries] = ids
-        self._counts[rows] = before + added
-        self._mark(rows)
+            old = ranges(begins + added, np.maximum(filled - begins - added, 0))
+            self._flat[old] = NULL_BLOCK
+            self._whole[cells] = begins
+            self._mark(old)
+        self._flat[at] = ids.astype(np.int32)
+        self._next[cells] = before + added
+        self._fullest = max(self._fullest, int((before + added - begins).max(initial=0)))
+        self._mark(at)
+        if least == NULL_BLOCK:
+            self._note_null(np.repeat(cells, added), at, ids)
+        self._bound(cells % self.max_requests)
 
-    def _mark(self, rows: Rows) -> None:
-        if len(rows):
-            low, high = int(np.min(rows)), int(np.max(rows)) + 1
-            for device, (first, behind) in self._changed.items():
-                self._changed[device] = min(first, low), max(behind, high)
+    def _note_null(self, cells: Places, at: Places, ids: Places) -> None:
+        """Of these entries, each in one of the cells, those that are null bound what is whole. A state may be null."""
+        null = (ids == NULL_BLOCK) & ~self._states[cells]
+        np.maximum.at(self._whole, cells[null], at[null] + 1)
 
-    def _checked(self, rows: Rows) -> Slots:
-        where = _integers(rows, self.name)
-        wrong = where[(where < 0) | (where >= self.max_requests)]
-        if wrong.size:
-            raise ValueError(f"{self.name}: there is no row {wrong[0]}: rows are 0 to {self.max_requests - 1}")
-        return where
+    def _bound(self, rows: Places) -> None:
+        """Find anew which tokens of these rows have places in all groups."""
+        begins, filled, whole = (
+            each.reshape(len(self.groups), -1).take(rows, axis=1) for each in (self._starts, self._next, self._whole)
+        )
+        self._first[rows] = first = ((whole - begins) * self._tokens).max(axis=0)
+        self._some_null |= bool(first.any())
+        self._behind[rows] = ((filled - begins) * self._tokens).min(axis=0)
 
-    def _distinct(self, rows: Rows) -> Slots:
-        where = self._checked(rows)
-        unique, times = np.unique(where, return_counts=True)
-        if len(unique) != len(where):
-            raise ValueError(f"{self.name}: row {unique[times > 1][0]} is named twice: put its block ids into one list")
-        return where
+    def _mark(self, at: Places) -> None:
+        first, behind = self.num_changed, self.num_changed + len(at)
+        if behind > len(self._changed):
+            self._changed = np.resize(self._changed, 2 * behind)
+        self._changed[first:behind] = at
+        self.num_changed = behind
 
-    def _pairs(self, rows: Rows, others: Rows, what: str) -> tuple[Slots, Slots]:
-        one, other = _integers(rows, self.name), _integers(others, self.name)
-        if len(one) != len(other):
-            raise ValueError(f"{self.name}: {len(one)} rows but {len(other)} {what}: give one for each")
-        return one, other
+    def _cells(self, group: int | None, rows: Rows) -> Places:
+        """These rows of a group, or of all; they exist and are different ones."""
+        where = whole_numbers(rows)
+        self._checked(where)
+        numbers = self._rows[: len(where)]
+        if len(numbers) == len(where):  # of a row that is named twice only the last number stays
+            self._stamps[where] = numbers
+        if len(numbers) < len(where) or self._stamps[where].tobytes() != numbers.tobytes():
+            unique, times = np.unique(where, return_counts=True)
+            raise ValueError(f"row {unique[times > 1][0]} is named twice: put its block ids into one list")
+        if group is None:
+            cells: Places = (where + self._first_cells).reshape(-1)
+            return cells
+        return where + first if (first := self._first_cell(group)) else where
 
-    def _unmapped(self, rows: Slots, positions: Slots) -> ValueError:
-        """Why one of these tokens has no slot."""
-        blocks = positions // self.block_size
-        held = self._counts[rows]
-        ids = self._table[rows, np.clip(blocks, 0, self.max_blocks - 1)]
-        i = int(np.flatnonzero((positions < 0) | (blocks >= held) | (ids == NULL_BLOCK))[0])
-        token = f"{self.name}: row {rows[i]}, position {positions[i]}"
-        if positions[i] < 0:
-            return ValueError(f"{token}: positions start at 0")
-        if blocks[i] >= held[i]:
-            return ValueError(
-                f"{token}: its {held[i]} blocks of {self.block_size} tokens end before it "
-                f"({held[i]} * {self.block_size} = {held[i] * self.block_size}): append the blocks allocated for it"
-            )
-        return ValueError(
-            f"{token}: entry {blocks[i]} is null, so the token has no slot: "
-            "write no token whose block was skipped or given back"
+    def _first_cell(self, group: int) -> int:
+        if not 0 <= group < len(self.groups):
+            raise ValueError(f"there is no group {group}: groups are 0 to {len(self.groups) - 1}")
+        return group * self.max_requests
+
+    def _checked(self, rows: Places) -> Places:
+        unsigned = rows.view(np.uint64)
+        if rows.size and unsigned.item(unsigned.argmax()) >= self.max_requests:
+            wrong = rows[(rows < 0) | (rows >= self.max_requests)]
+            raise ValueError(f"there is no row {wrong[0]}: rows are 0 to {self.max_requests - 1}")
+        return rows
+
+    def _refuse_ids(self, ids: Places, cells: Places) -> None:
+        i = int(((ids < 0) | (ids >= self.num_blocks)).argmax())
+        raise ValueError(
+            f"{self._named(cells[i])}: block {ids[i]} does not exist: blocks are 0 to {self.num_blocks - 1}"
         )
 
+    def _check_room(self, cells: Places, before: Places, added: Places) -> None:
+        long = before + added > self._ends[cells]
+        if long.any():
+            i = int(long.argmax())
+            room, held = (int(at - self._starts[cells[i]]) for at in (self._ends[cells[i]], before[i]))
+            raise ValueError(
+                f"{self._named(cells[i])} would have {held} + {added[i]} = {held + added[i]} entries: "
+                f"it holds {room} at most, make the tables longer"
+            )
+        self._fullest = int((self._next - self._starts).max())
 
-def to_device(array: Integers, device: str | torch.device) -> torch.Tensor:
-    """A copy of slots or other numbers on a device, by one copy; on CUDA from pinned memory and without waiting."""
-    import torch
+    def _named(self, cell: int) -> str:
+        group, row = divmod(int(cell), self.max_requests)
+        return f"group {group}, row {row}"
 
-    where = torch.device(device)
-    source = torch.from_numpy(np.ascontiguousarray(array))
-    copied = torch.empty(source.shape, dtype=source.dtype, device=where)
-    copied.copy_(_pinned(source, where), non_blocking=True)
-    return copied
-
-
-def _pinned(source: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A copy that a device can fetch while the host goes on; its memory is not used anew before that is done."""
-    return source.pin_memory() if device.type == "cuda" else source
-
-
-def _integers(values: Rows, name: str) -> Slots:
-    """As flat int64. ValueError for fractions."""
-    array = np.asarray(values)
-    if array.dtype is INT64 and array.ndim == 1:
-        return array
-    if array.size and array.dtype.kind not in "iu":
-        raise ValueError(f"{name}: {array.dtype} where whole numbers are meant")
-    return array.astype(np.int64).reshape(-1)
-
-
-def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+    def _unmapped(self, cell: int, position: int) -> ValueError:
+        """Why this token has no slot."""
+        token = f"{self._named(cell)}, position {position}"
+        group, held = self.groups[int(cell) // self.max_requests], self._next[cell] - self._starts[cell]
+        if position < 0:
+            return ValueError(f"{token}: positions start at 0")
+        if position >= held * group.tokens and not group.ring:
+            return ValueError(
+                f"{token}: its {held} blocks of {group.tokens} tokens end before it "
+                f"({held} * {group.tokens} = {held * group.tokens}): append the blocks allocated for it"
+            )
+        return ValueError(
+            f"{token}: entry {position // group.tokens % group.max_blocks} is null, so the token has no slot: "
+            "write no token whose block was skipped or given back"
+        )

@@ -7,14 +7,17 @@ that shares a buffer is the same bytes: strides step over whole pages, whatever 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ..specs.interface import KVCacheConfig
+from .kernel_choice import kernel_module
 from .layer_cache import NULL_BLOCK, LayerCache, import_torch
 from .layout import plan_tensors
+from .queues import sent
 
 if TYPE_CHECKING:
     import torch
@@ -59,6 +62,15 @@ class KVCacheTensors:
         self.layers = {name: LayerCache(plan, buffers[plan.tensor], config.num_blocks) for name, plan in plans.items()}
         """By name; by group, in the order of each group."""
 
+    @property
+    def device(self) -> torch.device:
+        """Where the buffers are; there is at least one."""
+        return self.buffers[0].device
+
+    @cached_property
+    def _kernels(self) -> Any:
+        return kernel_module(self.device)
+
     def of_group(self, group: int) -> list[LayerCache]:
         """The layers of a group, in order. ValueError for a group that does not exist."""
         if not 0 <= group < len(self.config.kv_cache_groups):
@@ -66,24 +78,70 @@ class KVCacheTensors:
         return [self.layers[name] for name in self.config.kv_cache_groups[group].layer_names]
 
     def zero_blocks(self, block_ids: Iterable[int], group: int | None = None) -> None:
-        """Zero whole pages of these blocks, padding included, in all buffers or in those of one group.
+        """Zero whole pages of these blocks, padding included, in all buffers or in those of one group, by one kernel.
 
         The null block, which skipped entries of a block table name, is left as it is. ValueError for an id that does
         not exist; nothing is changed then.
         """
+        ids = self._existing(block_ids, "zero")
+        ids = ids[ids != NULL_BLOCK]
+        layers = self.layers.values() if group is None else self.of_group(group)
+        by_page: dict[int, dict[int, torch.Tensor]] = {}
+        for layer in layers:
+            by_page.setdefault(layer.layout.page_size, {})[layer.tensor] = layer.pages
+        for pages in by_page.values() if ids.size else ():
+            self._kernels.zero_pages(list(pages.values()), sent(ids, self.device))
+
+    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy whole blocks, from the first of each pair to the second, in all buffers by one kernel.
+
+        As for a hit that ends inside a block. ValueError for an id that does not exist, and for a block that is written
+        twice, or both read and written: the order is not defined.
+        """
+        ids = self._existing([block for pair in pairs for block in pair], "copy").reshape(-1, 2)
+        written = ids[:, 1].tolist()
+        if len(set(written)) < len(written) or set(written) & {NULL_BLOCK, *ids[:, 0].tolist()}:
+            raise ValueError(
+                f"cannot copy blocks {ids.tolist()}: write every block once, none that is read, and not the null block"
+            )
+        for pages in self.pages_by_size() if pairs else ():
+            self._kernels.copy_pages(pages, pages, sent(ids, self.device))
+
+    def pages_by_size(self) -> list[list[torch.Tensor]]:
+        """The buffers as (blocks, bytes of a page), those of one page size together."""
+        found: dict[int, list[torch.Tensor]] = {}
+        for buffer in self.buffers:
+            pages = buffer.view(self.num_blocks, -1)
+            found.setdefault(pages.shape[1], []).append(pages)
+        return list(found.values())
+
+    def sleep(self) -> None:
+        """Give the memory of all buffers back; views stay, and must not be used until `wake`.
+
+        ValueError for buffers that are parts of larger memory.
+        """
+        sizes = [buffer.untyped_storage().nbytes() for buffer in self.buffers]
+        if sizes != [tensor.size for tensor in self.config.kv_cache_tensors]:
+            raise ValueError("a buffer is a part of larger memory, which is not ours to give back")
         import torch
 
+        for buffer in self.buffers:
+            buffer.untyped_storage().resize_(0)
+        if self.buffers and self.device.type == "cuda":
+            torch.cuda.empty_cache()  # to the device, not only to the allocator
+
+    def wake(self) -> None:
+        """Allocate all buffers anew, zeroed, under the same views. Addresses change: graphs are captured anew."""
+        for buffer, tensor in zip(self.buffers, self.config.kv_cache_tensors, strict=True):
+            buffer.untyped_storage().resize_(tensor.size)
+            buffer.zero_()
+
+    def _existing(self, block_ids: Iterable[int], verb: str) -> np.ndarray[Any, np.dtype[np.int64]]:
         ids = np.asarray(block_ids if isinstance(block_ids, np.ndarray) else list(block_ids), dtype=np.int64)
         wrong = ids[(ids < 0) | (ids >= self.num_blocks)]
         if wrong.size:
-            raise ValueError(f"cannot zero block {wrong[0]}: blocks are 0 to {self.num_blocks - 1}")
-        ids = ids[ids != NULL_BLOCK]
-        layers = self.layers.values() if group is None else self.of_group(group)
-        pages = {layer.tensor: layer.pages for layer in layers}
-        if ids.size and pages:
-            on_device = torch.from_numpy(ids).to(self.buffers[0].device)
-            for page in pages.values():
-                page.index_fill_(0, on_device, 0)
+            raise ValueError(f"cannot {verb} block {wrong[0]}: blocks are 0 to {self.num_blocks - 1}")
+        return ids
 
     def fill(self, byte: int) -> None:
         """Set every byte of every buffer, the null block's too: poison for tests."""

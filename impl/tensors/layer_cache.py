@@ -187,9 +187,8 @@ class LayerCache:
             strides.insert(0, strides[0] * length)
         page = self.layout.page_size // width
         typed = buffer if dtype is None else buffer.view(dtype)
-        return torch.as_strided(
-            typed, (self.num_blocks, *shape), (page, *strides[: len(shape)]), storage_offset=part.offset // width
-        )
+        first = typed.storage_offset() + part.offset // width  # the buffer may be a part of a larger one
+        return torch.as_strided(typed, (self.num_blocks, *shape), (page, *strides[: len(shape)]), storage_offset=first)
 
     def _bytes(self, part: Part) -> torch.Tensor:
         """(num_blocks, entries, bytes of an entry); a state counts as one entry."""

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import z3
 
-from ...impl.tensors import block_tables, layer_cache
+from ...impl.tensors import block_tables, layer_cache, torch_kernels
 from ...impl.tensors import layout as kv_cache_layout
 from ..claims import quotient_found
 from ..symbolic import Number, SymbolicBool, SymbolicInt
@@ -23,7 +23,7 @@ from .bare import bare
 from .stand_ins import Sized
 
 Names = Callable[[str], Any]
-LOADED = (block_tables, kv_cache_layout, layer_cache)
+LOADED = (block_tables, kv_cache_layout, layer_cache, torch_kernels)
 """Our core loads these when they are asked for; a run sees only what is loaded when it begins."""
 
 
@@ -42,25 +42,24 @@ class One:
     """An array or a tensor of one whole number; what is computed from one is one, too."""
 
     size = 1
+    base = None
     is_meta = False
 
     def __init__(self, value: Number) -> None:
         self.value = value
-
-    def view(self, dtype: object) -> "One":
-        """The same 64 bits as an unsigned number."""
-        return One(picked(self.value < 0, self.value + 2**64, self.value))
 
     def item(self, index: int) -> Number:
         """The number."""
         assert index == 0
         return self.value
 
-    def argmax(self) -> int:
-        """Where the largest number is."""
+    def argmin(self) -> int:
+        """Where the least number is."""
         return 0
 
-    argmin = argmax
+    def take(self, rows: "One") -> "One":
+        """The number, which is that of every row."""
+        return self
 
     def numel(self) -> int:
         """How many numbers there are."""
@@ -84,6 +83,15 @@ class One:
     def __floordiv__(self, other: Any) -> "One":
         return One(self.value // _plain(other))
 
+    def __mod__(self, other: Any) -> "One":
+        return One(self.value % _plain(other))
+
+    def __ge__(self, other: "One") -> "One":
+        return One(picked(self.value >= other.value, 1, 0))
+
+    def __lt__(self, other: "One") -> "One":
+        return One(picked(self.value < other.value, 1, 0))
+
 
 def _plain(value: Any) -> Any:
     return value.value if isinstance(value, One) else value
@@ -101,15 +109,14 @@ def _slot(names: Names) -> Any:
 
 def _slot_of_tables(kind: Any) -> Any:
     def slot(entry: Number, position: Number, b: Number, max_blocks: Number) -> Any:
-        """Slot of a position in a row of `max_blocks` entries, of which the one that counts is `entry`."""
-        tables = bare(
-            kind,
-            block_size=b,
-            max_blocks=max_blocks,
-            _flat=SimpleNamespace(take=lambda at: One(entry)),
-            _unmapped=lambda rows, positions: ValueError("this token has no slot"),
-        )
-        return tables._slots(One(0), One(position)).value
+        """Slot of a position in a full row of `max_blocks` entries, of which the one that counts is `entry`."""
+        # Behind a null entry begin the tokens of which it is known that they have places.
+        first = picked(entry == 0, (position // b + 1) * b, 0)
+        tables = bare(kind, _any_ring=False, _some_null=True, _rows=(), _first=One(first), _behind=One(max_blocks * b))
+        at = One(position)
+        if not tables._have_places(One(0), at, at):
+            raise ValueError("this token has no slot")
+        return torch_kernels.place(One(entry), at, b).value
 
     return slot
 
@@ -282,7 +289,7 @@ def _element(names: Names) -> Any:
 
         quotient_found(page * z, z, page)
         quotient_found(offset * z, z, offset)
-        buffer = SimpleNamespace(view=lambda dtype: None)
+        buffer = SimpleNamespace(view=lambda dtype: SimpleNamespace(storage_offset=lambda: 0))
         with _torch(as_strided=as_strided), seeing(globals_of(kind._typed), {"torch_dtype": lambda dtype: dtype}):
             cache._typed(buffer, part)
         ((strides, first),) = seen

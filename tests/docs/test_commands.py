@@ -37,7 +37,7 @@ HOW = {
     ),
     "minutes": (
         "takes minutes; what it printed is a page of evidence",
-        r"(\S*python benchmarks/|blockproof (explore|bench|prove|campaign|mutants)\b|.*--seconds \d{3})",
+        r"((\w+=\S+ )?\S*python benchmarks/|blockproof (explore|bench|prove|campaign|mutants)\b|.*--seconds \d{3})",
     ),
     "C": ("needs a compiler; tests/fuzz/opening/test_program.py does the same where there is one", r"cc |.*c_target"),
     "shell": ("of the shell, or of a program that is not ours", rf"({'|'.join(sorted(OTHERS))})\b"),

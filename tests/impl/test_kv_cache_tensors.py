@@ -415,13 +415,13 @@ except ImportError as error:
     assert run_without_torch(code) == NO_TORCH
 
 
-def test_without_torch_configurations_are_checked_and_slots_mapped():
+def test_without_torch_configurations_are_checked_and_tables_kept():
     code = """
-tables = impl.BlockTables(4, 1, 1)
-tables.append([0], [[3]])
-print(tables.slot_mapping([0], [1]), impl.plan_tensors(impl.KVCacheConfig(1, [], [])))
+tables = impl.BlockTables([impl.GroupTable(4, 1)], 1)
+tables.append(0, [0], [[3]])
+print(tables.schedule([1]), tables.table(0), impl.plan_tensors(impl.KVCacheConfig(1, [], [])))
 """
-    assert run_without_torch(code) == "[13] {}"
+    assert run_without_torch(code) == "1 [[3]] {}"
 
 
 def test_the_core_itself_imports_neither_torch_nor_numpy():

@@ -1,14 +1,15 @@
 """The shadow memory on tensors: tags are written through slot mappings and read through block tables on the device.
 
 This uses every part of the core's data plane that a serving engine uses: the configuration of the groups, the buffers
-that groups share, the typed views of the layers, the block tables and their copy on the device. Next to the buffers it
-keeps a *mirror*: what every byte must be, computed by plain arithmetic from the definitions (core.md §11). A byte that
-differs from the mirror is damage.
+that groups share, the typed views of the layers, the block tables on the device and the slots that are made there. Next
+to the buffers it keeps a *mirror*: what every byte must be, computed by plain arithmetic from the definitions (core.md
+§11). A byte that differs from the mirror is damage. The mirror is on the device, too: pages that were written are sent
+there, and one reduction compares all.
 """
 
 import importlib
 from collections.abc import Callable, Sequence
-from math import lcm
+from math import lcm, prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,23 +56,46 @@ class TensorMemory:
             groups,
             shape.num_blocks * self.page_bytes * depth,
         )
-        self.tensors = names("allocate_kv_cache")(self.config, device)
+        buffers = len(self.config.kv_cache_tensors)
+        self.memory: Any = None
+        """All buffers, one behind the other: (buffers * blocks, bytes of a page)."""
+        self.tensors = names("allocate_kv_cache")(self.config, device, self._allocator(buffers))
         self.tensors.fill(POISON_BYTE)
         self.device = self.tensors.buffers[0].device if shape.groups else self.torch.device("cpu")
-        self._to_device = names("to_device")
-        self.tables = [
-            names("BlockTables")(
-                size,
-                MAX_REQUESTS,
-                cdiv(shape.max_model_len, size) + group.speculative_blocks + SPARE_ENTRIES,
-                num_blocks=shape.num_blocks,
-                name=f"group {index}",
-            )
-            for index, (group, size) in enumerate(zip(shape.groups, self.sizes, strict=True))
+        tables = [
+            names("GroupTable")(size, cdiv(shape.max_model_len, size) + group.speculative_blocks + SPARE_ENTRIES)
+            for group, size in zip(shape.groups, self.sizes, strict=True)
         ]
+        self.tables = names("BlockTables")(tables, MAX_REQUESTS, num_blocks=shape.num_blocks)
+        most_tokens = max((table.max_blocks * table.block_size for table in tables), default=1)
+        self.on_device = names("DeviceTables")(self.tables, self.device, most_tokens, max_changes=1024)
         self._rows: dict[str, int] = {}
+        self._entries_changed = True
         self._known_tables: list[dict[str, list[int]]] = [{} for _ in shape.groups]
-        self._mirror = [np.full(tensor.size, POISON_BYTE, np.uint8) for tensor in self.config.kv_cache_tensors]
+        pages = buffers * shape.num_blocks, self.page_bytes
+        self._mirror = np.full(pages, POISON_BYTE, np.uint8)
+        self._mirror_there = self.torch.full(pages, POISON_BYTE, dtype=self.torch.uint8, device=self.device)
+        self._pages_changed: set[int] = set()
+
+    def _allocator(self, buffers: int) -> Callable[[int, Any], Any]:
+        """Gives the buffers, all of one size, as parts of one."""
+        given = iter(range(buffers))
+
+        def allocate(size: int, device: Any) -> Any:
+            if self.memory is None:
+                whole = self.torch.zeros(buffers * size, dtype=self.torch.uint8, device=device)
+                self.memory = whole.view(-1, self.page_bytes)
+            return self.memory.view(-1)[size * (at := next(given)) : size * (at + 1)]
+
+        return allocate
+
+    def use_once(self) -> None:
+        """Write and read a token: what a device loads and compiles at first takes seconds, which are not a run's."""
+        self._rows["first"], self._known_tables[0]["first"] = 0, [1]
+        self.tables.append(0, [0], [[1]])
+        self.write(0, "first", 0, [1])
+        self.read(0, "first", 0, 1)
+        self.damage()
 
     # The block tables.
 
@@ -80,7 +104,7 @@ class TensorMemory:
         for group, tables in enumerate(snapshot.tables):
             known = self._known_tables[group]
             for name in known.keys() - tables.keys():
-                self.tables[group].clear([self._rows[name]])
+                self.tables.replace(group, [self._rows[name]], [[]])
                 del known[name]
             for name, table in tables.items():
                 if known.get(name) != table:
@@ -92,6 +116,12 @@ class TensorMemory:
                     known[name] = table.copy()
         for name in self._rows.keys() - set().union(*self._known_tables):
             del self._rows[name]
+        self._entries_changed |= self.tables.num_changed > 0
+
+    def _commit(self) -> None:
+        """What has changed in the tables goes to the device with the next write, or here."""
+        if self.tables.num_changed:
+            self.on_device.commit()
 
     def _row(self, name: str) -> int:
         if name not in self._rows:
@@ -104,88 +134,118 @@ class TensorMemory:
         return self._rows[name]
 
     def _update_row(self, group: int, row: int, old: list[int], new: list[int]) -> None:
-        tables, nulled = self.tables[group], [i for i, block in enumerate(old) if block != NULL]
+        nulled = [i for i, block in enumerate(old) if block != NULL]
         nulled = [i for i in nulled if i < len(new) and new[i] == NULL]
         kept = [NULL if i in nulled else block for i, block in enumerate(old)]
         if kept != new[: len(old)]:
-            tables.replace([row], [new])
+            self.tables.replace(group, [row], [new])
             return
         if nulled:
-            tables.null([row] * len(nulled), nulled)
+            self.tables.null(group, [row] * len(nulled), nulled)
         if new[len(old) :]:
-            tables.append([row], [new[len(old) :]])
+            self.tables.append(group, [row], [new[len(old) :]])
 
     # Tags.
 
+    def slots(self, group: int, request: str, start: int, count: int) -> Any:
+        """Where so many tokens from a position on are written, by the device; ValueError where one has no place."""
+        self.tables.schedule([start], [count], [self._rows[request]], [group])
+        return self.on_device.commit()[group]
+
     def write(self, group: int, request: str, start: int, tags: Sequence[int]) -> None:
         """Write every layer of the group, at the slots to which the tables map the positions."""
-        positions = np.arange(start, start + len(tags))
+        size, table = self.sizes[group], self._known_tables[group][request]
         try:
-            slots = self.tables[group].slot_mapping(np.full(len(tags), self._rows[request]), positions)
-            on_device = self._to_device(slots, self.device)
-            for number, layer in enumerate(self.tensors.of_group(group)):
-                for index, part in enumerate(layer.layout.parts):
-                    width = part.nbytes // layer.layout.entries // INT32.itemsize
-                    values = self._to_device(_encoded(tags, number, index, width), self.device)
-                    layer.write(part.name, on_device, values.view(len(tags), *part.shape[1:]))
+            slots = self.slots(group, request, start, len(tags))
         except ValueError as refused:
             what = f"the tensors refuse the write: {refused}"
             raise Corruption(request, group, start, what, "tensors refuse") from refused
-        table, size = self._known_tables[group][request], self.sizes[group]
-        for position, tag in zip(positions.tolist(), tags, strict=True):
-            self._mirror_token(group, table[position // size], position % size, tag)
+        where = slice(None), slots // size, slots % size
+        for view, values in self._values(group, tags):
+            view[where] = values.view(-1, len(tags), *view.shape[3:])
+        at = np.arange(start, start + len(tags))
+        self._mirror_tokens(group, np.asarray(table)[at // size], at % size, tags)
 
     def read(self, group: int, request: str, start: int, end: int) -> list[int]:
         """Read through the tables on the device; `GARBAGE` where layers, or keys and values, do not agree."""
-        size = self.sizes[group]
         if start >= end:
             return []
-        positions = self.torch.arange(start, end, device=self.device)
-        table = self.tables[group].commit(self.device)[self._rows[request]].to(self.torch.int64)
-        slots = table[positions // size] * size + positions % size
-        return self._decoded(group, slots, end - start)
+        entries, offsets = self._send(np.array(np.divmod(np.arange(start, end), self.sizes[group])))
+        self._commit()
+        blocks = self.on_device.table(group)[self._rows[request]][entries]
+        return self._decoded(group, (slice(None), blocks, offsets), end - start)
 
     def write_block(self, group: int, block: int, tag: int) -> None:
         """Write every state of every layer of the group."""
+        for view, values in self._values(group, [tag]):
+            view[:, block] = values.view(-1, *view.shape[2:])
         for number, layer in enumerate(self.tensors.of_group(group)):
+            page = self._mirror_page(number, block)
             for index, part in enumerate(layer.layout.parts):
-                values = self._to_device(_encoded([tag], number, index, part.nbytes // INT32.itemsize), self.device)
-                layer.write(part.name, [block], values.view(1, *part.shape))
-                page = self._mirror_page(number, block)
-                page[part.offset : part.offset + part.nbytes] = _encoded([tag], number, index, values.shape[1]).view(
-                    np.uint8
-                )[0]
+                values = _encoded([tag], number, index, part.nbytes // INT32.itemsize)
+                page[part.offset : part.offset + part.nbytes] = values.view(np.uint8)[0]
 
     def read_block(self, group: int, block: int) -> int:
         """The tag of all states in the block, or `GARBAGE` if they do not agree."""
-        return self._decoded(group, self.torch.tensor([block], device=self.device), 1)[0]
+        return self._decoded(group, (slice(None), slice(block, block + 1)), 1)[0]
 
     def overwrite(self, blocks: Sequence[int], tag: int) -> None:
         """Overwrite the blocks in all buffers."""
         for buffer in self.tensors.buffers:
             buffer.view(self._shape.num_blocks, -1)[list(blocks)] = OUTSIDE_BYTE
-        for mirror in self._mirror:
-            mirror.reshape(self._shape.num_blocks, -1)[list(blocks)] = OUTSIDE_BYTE
+        for number in range(len(self.tensors.buffers)):
+            for block in blocks:
+                self._mirror_page(number, block)[:] = OUTSIDE_BYTE
 
     def copy(self, source: int, destination: int) -> None:
         """Copy the block in all buffers."""
-        for buffer in self.tensors.buffers:
+        for number, buffer in enumerate(self.tensors.buffers):
             pages = buffer.view(self._shape.num_blocks, -1)
             pages[destination] = pages[source]
-        for mirror in self._mirror:
-            rows = mirror.reshape(self._shape.num_blocks, -1)
-            rows[destination] = rows[source]
+            self._mirror_page(number, destination)[:] = self._mirror_page(number, source)
 
-    def _decoded(self, group: int, places: Any, count: int) -> list[int]:
-        """The tags at these slots, or in these blocks."""
-        tags: np.ndarray[Any, np.dtype[np.int64]] | None = None
-        whole = np.ones(count, np.bool_)
+    def _views(self, group: int) -> list[tuple[int, int, Any, int]]:
+        """What a kernel is given of each layer of the group, with an axis for keys and values in front.
+
+        With the number of the layer, that of the first part, and the elements of a place in one part. Of a layer of
+        states there is a view for each state.
+        """
+        views = []
         for number, layer in enumerate(self.tensors.of_group(group)):
-            for index, part in enumerate(layer.layout.parts):
-                rows = layer.read(part.name, places).reshape(count, -1).cpu().numpy()
-                if tags is None:
-                    tags = _tags_of(rows[:, 0])
-                whole &= (rows == _encoded(tags, number, index, rows.shape[1])).all(axis=1)
+            if layer.states:
+                views += [(number, index, state[None], state[0].numel()) for index, state in enumerate(layer.states)]
+            else:
+                view = layer.kv if layer.kv.dim() == 5 else layer.kv[None]
+                views.append((number, 0, view, prod(view.shape[3:])))
+        return views
+
+    def _values(self, group: int, tags: Sequence[int]) -> list[tuple[Any, Any]]:
+        """Each view of the group, and the elements that stand for these tags there; sent at once."""
+        views = self._views(group)
+        elements = [
+            _encoded(tags, number, first + part, width)
+            for number, first, view, width in views
+            for part in range(len(view))
+        ]
+        sizes = [len(view) * len(tags) * width for _, _, view, width in views]
+        sent = self._send(np.concatenate([each.reshape(-1) for each in elements])).split(sizes)
+        return [(view, values) for (_, _, view, _), values in zip(views, sent, strict=True)]
+
+    def _send(self, array: np.ndarray[Any, Any]) -> Any:
+        """A copy on the device: so little is there before memory were pinned for it."""
+        return self.torch.from_numpy(array).to(self.device)
+
+    def _decoded(self, group: int, where: tuple[Any, ...], count: int) -> list[int]:
+        """The tags in these blocks, at these offsets in them; fetched at once."""
+        views = self._views(group)
+        fetched = self.torch.cat([view[where].reshape(-1) for _, _, view, _ in views]).cpu().numpy()
+        tags, whole, at = None, np.ones(count, np.bool_), 0
+        for number, first, view, width in views:
+            for part in range(len(view)):
+                rows = fetched[at : at + count * width].reshape(count, width)
+                at += count * width
+                tags = _tags_of(rows[:, 0]) if tags is None else tags
+                whole &= (rows == _encoded(tags, number, first + part, width)).all(axis=1)
         assert tags is not None, "every group has a layer, and every layer a part"
         return [tag if right else GARBAGE for tag, right in zip(tags.tolist(), whole.tolist(), strict=True)]
 
@@ -193,7 +253,9 @@ class TensorMemory:
 
     def damage(self) -> str | None:
         """A view that is too long, a table entry on the device that differs from the core's, or a byte that changed
-        without a write."""
+        without a write. Looks where something was asked of the device since it was last called."""
+        if not (self._entries_changed or self._pages_changed):
+            return None
         return self._wrong_view() or self._wrong_entry() or self._wrong_byte()
 
     def _wrong_view(self) -> str | None:
@@ -211,38 +273,55 @@ class TensorMemory:
         return None
 
     def _wrong_entry(self) -> str | None:
+        if not self._entries_changed:
+            return None
+        self._entries_changed = False
+        self._commit()
         for group, known in enumerate(self._known_tables):
-            rows = self.tables[group].commit(self.device).cpu().numpy()
+            rows = self.on_device.table(group)
+            held = rows[: max(map(self._rows.__getitem__, known), default=-1) + 1].cpu().numpy()
             for name, table in known.items():
-                row = rows[self._rows[name]]
+                row = held[self._rows[name]]
                 if row[: len(table)].tolist() != table or row[len(table) :].any():
                     return f"group {group}: {name} has the blocks {table}, on the device {row.tolist()}"
         return None
 
     def _wrong_byte(self) -> str | None:
-        for index, (buffer, mirror) in enumerate(zip(self.tensors.buffers, self._mirror, strict=True)):
-            found = buffer.cpu().numpy()
-            if not np.array_equal(found, mirror):
-                at = int(np.flatnonzero(found != mirror)[0])
-                block, byte = divmod(at, self.page_bytes)
-                layers = ", ".join(self.config.kv_cache_tensors[index].shared_by)
-                return f"block {block}, byte {byte} of the buffer of {layers} has changed though nobody wrote it"
-        return None
+        if self.memory is None:
+            return None
+        if self._pages_changed:
+            pages = sorted(self._pages_changed)
+            numbers = np.frombuffer(np.array(pages, np.int64).tobytes() + self._mirror[pages].tobytes(), np.uint8)
+            sent = self._send(numbers.copy())
+            index = sent[: 8 * len(pages)].view(self.torch.int64)
+            self._mirror_there[index] = sent[8 * len(pages) :].view(len(pages), -1)
+            self._pages_changed.clear()
+        different = self.memory != self._mirror_there
+        if not bool(different.any()):
+            return None
+        page, byte = (int(number) for number in different.nonzero()[0])
+        buffer, block = divmod(page, self._shape.num_blocks)
+        layers = ", ".join(self.config.kv_cache_tensors[buffer].shared_by)
+        return f"block {block}, byte {byte} of the buffer of {layers} has changed though nobody wrote it"
 
     def _mirror_page(self, number: int, block: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """The page of a block in the mirror of the buffer that the layers of this number share, one in each group."""
-        start = block * self.page_bytes
-        return self._mirror[number][start : start + self.page_bytes]
+        """The page of a block, to be written, in the mirror of the buffer that the layers of this number share, one in
+        each group."""
+        page = number * self._shape.num_blocks + block
+        self._pages_changed.add(page)
+        row: np.ndarray[Any, np.dtype[np.uint8]] = self._mirror[page]
+        return row
 
-    def _mirror_token(self, group: int, block: int, offset: int, tag: int) -> None:
-        """Write a token to the mirror. A page has the keys of the whole block, then its values; or one vector a
-        token."""
+    def _mirror_tokens(self, group: int, blocks: Any, offsets: Any, tags: Sequence[int]) -> None:
+        """Write tokens to the mirror. A page has the keys of the block, then its values; or one vector a token."""
         planes = 1 if KINDS[self._shape.groups[group].kind].latent else 2
         width = self.page_bytes // (planes * self.sizes[group] * INT32.itemsize)
         for number in range(2 - group % 2):
-            page = self._mirror_page(number, block).view(INT32).reshape(planes, self.sizes[group], width)
+            pages = blocks + number * self._shape.num_blocks
+            there = self._mirror.view(INT32).reshape(-1, planes, self.sizes[group], width)
             for plane in range(planes):
-                page[plane, offset] = _encoded([tag], number, plane, width)[0]
+                there[pages, plane, offsets] = _encoded(tags, number, plane, width)
+            self._pages_changed.update(pages.tolist())
 
 
 def _encoded(tags: Any, layer: int, part: int, width: int) -> np.ndarray[Any, np.dtype[np.int32]]:

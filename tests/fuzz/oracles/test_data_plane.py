@@ -118,7 +118,7 @@ def test_bytes_behind_the_tables_back_are_damage():
 def test_a_write_that_the_tensors_refuse_is_a_finding():
     memory = memory_named("cpu")(HYBRID)
     follow(memory, Submit("a", (1, 2)), Allocate("a", 2))
-    with pytest.raises(Corruption, match="a, group 0, position 4: the tensors refuse the write: group 0: row 0"):
+    with pytest.raises(Corruption, match="a, group 0, position 4: the tensors refuse the write: group 0, row 0"):
         memory.write(0, "a", 4, [1])
 
 
@@ -127,7 +127,7 @@ def test_tables_that_no_worker_could_hold_are_a_finding():
     memory = memory_named("cpu")(HYBRID)
     snapshot = follow(memory, Submit("a", (1, 2)), Allocate("a", 2))
     snapshot.tables[1]["a"] *= 99
-    with pytest.raises(Corruption, match="a, group 1, position 0: the block tables refuse what it holds: group 1: row"):
+    with pytest.raises(Corruption, match="a, group 1, position 0: the block tables refuse what it holds: group 1, row"):
         memory.follow(snapshot)
 
 

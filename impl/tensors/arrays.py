@@ -1,0 +1,53 @@
+"""Small numpy arrays of rows and block ids: a step has little time on the host, and each call costs as much as it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Integers: TypeAlias = np.ndarray[Any, np.dtype[np.integer[Any]]]
+Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Rows: TypeAlias = Sequence[int] | Integers
+BlockIds: TypeAlias = Sequence[Sequence[int] | Integers] | Integers
+"""A list of block ids for each row; or, as an array, one block id for each."""
+
+INT64 = np.dtype(np.int64)
+ONE = np.array(1)
+"""Takes half the time of a plain 1, which numpy would make an array of."""
+
+
+def all_true(true: np.ndarray[Any, Any]) -> bool:
+    """Whether all are; `argmin` costs a fraction of `all` on few."""
+    return not true.size or true.item(true.argmin()) != 0
+
+
+def ranges(first: Places, lengths: Places) -> Places:
+    """The numbers `first[i]`, `first[i] + 1`, ..., `lengths[i]` of them, for every i."""
+    if len(lengths) == 1:
+        return np.arange(first[0], first[0] + lengths[0])
+    before = np.cumsum(lengths) - lengths
+    numbers: Places = np.arange(int(lengths.sum())) + np.repeat(first - before, lengths)
+    return numbers
+
+
+def listed(block_ids: BlockIds) -> tuple[Places, Places | None]:
+    """All block ids, and how many each row has; None if one each."""
+    if isinstance(block_ids, np.ndarray):
+        return whole_numbers(block_ids), None
+    added = np.fromiter(map(len, block_ids), np.int64, len(block_ids))
+    if block_ids and isinstance(block_ids[0], np.ndarray):
+        return whole_numbers(np.concatenate(block_ids)), added
+    return np.fromiter(chain.from_iterable(block_ids), np.int64, int(added.sum())), added
+
+
+def whole_numbers(values: Rows) -> Places:
+    """As flat int64. ValueError for fractions."""
+    array = np.asarray(values)
+    if array.dtype is INT64 and array.ndim == 1:
+        return array
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"{array.dtype} where whole numbers are meant")
+    return array.astype(np.int64).reshape(-1)

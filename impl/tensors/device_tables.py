@@ -1,0 +1,173 @@
+"""The block tables of all groups on a device, and the slots of a step: one copy and two kernels (core.md §11).
+
+What a step changes goes through one buffer of the host, two of them in turn: while the device still fetches one, the
+host fills the other. Only the step before last is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .block_tables import BlockTables
+from .kernel_choice import kernel_module
+from .queues import Queue, queue_of
+from .table_layout import HEADER, TableLayout
+from .torch_kernels import NO_SLOT
+
+if TYPE_CHECKING:
+    import torch
+
+
+class _Buffer:
+    """Memory of the host that the device fetches, and tells when it has."""
+
+    def __init__(self, queue: Queue, layout: TableLayout, changes: int) -> None:
+        self.memory = queue.memory(layout.staged(changes))
+        self.numbers = self.memory.numpy()
+        self.rows, self.starts, self.ends = self.numbers[HEADER:][: 3 * layout.max_requests].reshape(3, -1)
+        self.in_order = 0
+        """So many requests have one token each, and rows 0, 1, ..."""
+        self.filled = 0
+        """How often it was filled; the device writes this number back."""
+        self.replays: dict[tuple[int, int], Callable[[], None]] = {}
+        """By the changes and the tokens for which they were captured."""
+
+
+class DeviceTables:
+    """The tables of `BlockTables` on a device, brought up to date by `commit`, and the places of a step's tokens.
+
+    Addresses stay, so that captured graphs may read them. Kernels are Triton's on a GPU and torch's elsewhere.
+    """
+
+    def __init__(
+        self,
+        host: BlockTables,
+        device: str | torch.device,
+        max_tokens: int,
+        *,
+        max_changes: int = 16384,
+        kernels: Any = None,
+        queue: Queue | None = None,
+    ) -> None:
+        """Empty tables, and room for steps of `max_tokens` tokens. A step that changes more than `max_changes` entries
+        takes several copies. `kernels` makes the kernels, `queue` replaces that of the device."""
+        import torch
+
+        self.host = host
+        self.layout = layout = host.layout
+        self.device = torch.device(device)
+        self.max_tokens = max_tokens
+        self.max_changes = max_changes
+        self.queue = queue or queue_of(self.device)
+        self.entries = torch.zeros(layout.device_entries, dtype=torch.int32, device=self.device)
+        """All tables, one behind the other."""
+        self.places = torch.full((len(layout.groups), max_tokens), NO_SLOT, dtype=torch.int64, device=self.device)
+        """(groups, tokens): slots, or blocks of states; `NO_SLOT` for a token that this rank writes nowhere."""
+        self._staged = torch.zeros(layout.staged(max_changes), dtype=torch.int32, device=self.device)
+        self._turn = 0
+        self._buffers = [_Buffer(self.queue, layout, max_changes) for _ in range(2)]
+        fetched = self.queue.memory(2)
+        self._fetched = fetched.numpy()
+        self.kernels = (kernels or kernel_module(self.device).for_tables)(layout, self.device, fetched)
+        self._captured: list[tuple[int, int]] = []
+        self._views: dict[int, torch.Tensor] = {}
+        """Of `places`, by tokens, for decode steps: to make one takes longer than to find it."""
+        host.mark_all()
+
+    def table(self, group: int) -> torch.Tensor:
+        """int32 (max_requests, entries of a row) as an attention kernel reads it; the same memory at every call."""
+        base, stride = self.layout.numbers[group][1:3]
+        return self.entries[base : base + self.layout.max_requests * stride].view(-1, stride)
+
+    def commit(self, pad_to: int | None = None) -> torch.Tensor:
+        """Bring the tables up to date, and return the places of the tokens scheduled: (groups, tokens).
+
+        Places up to `pad_to` are `NO_SLOT`, for a graph that was captured with so many tokens. Work queued afterwards
+        on the same stream sees both. Where nothing has changed and nothing is scheduled, nothing is launched.
+        ValueError for more tokens than there is room for.
+        """
+        host = self.host
+        tokens = host.num_tokens
+        wanted = tokens if pad_to is None else pad_to
+        if not tokens <= wanted <= self.max_tokens:
+            raise ValueError(f"{tokens} tokens padded to {wanted}: there is room for {self.max_tokens}")
+        while host.num_changed > self.max_changes:
+            self.launch(self.upload(), 0)
+        if host.num_changed or wanted:
+            for sizes in self._captured:
+                if host.num_changed <= sizes[0] and wanted <= sizes[1]:
+                    self._replay(sizes)
+                    break
+            else:
+                self.launch(self.upload(), wanted)
+        if wanted > self.layout.max_requests:
+            return self.places[:, :wanted]
+        if wanted not in self._views:
+            self._views[wanted] = self.places[:, :wanted]
+        return self._views[wanted]
+
+    def upload(self) -> int:
+        """Queue the copy of what has changed, and of the tokens if no changes are left for another copy.
+
+        Returns the number of changed entries, for `launch`.
+        """
+        buffer, count, used = self._fill()
+        self.queue.copy(self._staged[:used], buffer.memory[:used])
+        return count
+
+    def launch(self, changes: int, tokens: int) -> None:
+        """Queue the kernels for a step of at most so many changed entries and tokens that `upload` has copied.
+
+        This may be captured in a graph together with what reads the tables: how much there is to do they read there.
+        """
+        self.queue.call(self.kernels.write_entries, self.entries, self._staged, changes)
+        if tokens:
+            self.queue.call(self.kernels.map_tokens, self.entries, self._staged, self.places[:, :tokens])
+
+    def capture(self, changes: int, tokens: int) -> None:
+        """From now on `commit` replays a graph of copy and kernels in steps of at most so many changes and tokens.
+
+        Of several graphs it takes the smallest that fits. ValueError for more than there is room for.
+        """
+        if changes > self.max_changes or tokens > self.max_tokens:
+            raise ValueError(f"there is room for {self.max_changes} changes and {self.max_tokens} tokens")
+        self.queue.call(self._staged[:4].zero_)  # nothing to do, but to say again which buffer was fetched last
+        self.launch(changes, tokens)  # compiles the kernels
+        used = self.layout.staged(changes)
+        for buffer in self._buffers:
+
+            def step(buffer: _Buffer = buffer) -> None:
+                self.queue.copy(self._staged[:used], buffer.memory[:used])
+                self.launch(changes, tokens)
+
+            buffer.replays[changes, tokens] = self.queue.capture(step)
+        self._captured = sorted({*self._captured, (changes, tokens)}, key=sum)
+
+    def _replay(self, sizes: tuple[int, int]) -> None:
+        buffer, _, _ = self._fill()
+        buffer.replays[sizes]()
+
+    def _fill(self) -> tuple[_Buffer, int, int]:
+        """Write what has changed into the next buffer; returns it, the changes, and how much of it is used."""
+        host, layout = self.host, self.layout
+        self._turn ^= 1
+        buffer, turn = self._buffers[self._turn], self._turn
+        if self._fetched[turn] != buffer.filled:
+            self.queue.wait(lambda: bool(self._fetched[turn] == buffer.filled))
+        buffer.filled = (buffer.filled + 1) & 0x3FFFFFFF
+        changed, entries = host.take_changes(self.max_changes)
+        count, numbers = len(changed), buffer.numbers
+        values_at = layout.changes_at + count
+        numbers[layout.changes_at : values_at] = changed
+        numbers[values_at : values_at + count] = entries[changed]
+        tokens, rows, starts, ends, in_order = host.take_step()
+        requests = len(rows)
+        numbers[0], numbers[1], numbers[2], numbers[3] = count, requests, tokens, values_at
+        numbers[4], numbers[5] = buffer.filled, turn
+        buffer.starts[:requests] = starts
+        if not in_order or requests > buffer.in_order:
+            buffer.rows[:requests] = rows
+            buffer.ends[:requests] = ends
+            buffer.in_order = requests if in_order else 0
+        return buffer, count, values_at + count

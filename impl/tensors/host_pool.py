@@ -1,0 +1,82 @@
+"""Blocks of the cache in memory of the host: saved there and loaded from there while the device computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .kernel_choice import kernel_module
+from .kv_cache_tensors import KVCacheTensors
+from .queues import sent
+
+if TYPE_CHECKING:
+    import torch
+
+
+class HostPool:
+    """Room for blocks of all layers in pinned memory. A block there has a number of its own, from 0.
+
+    On a GPU each direction has a stream of its own, so that copies both ways and the computation overlap. What a copy
+    reads must be complete in the queue when it is asked for; who uses what it writes calls `wait` first.
+    """
+
+    def __init__(self, tensors: KVCacheTensors, num_blocks: int) -> None:
+        """ValueError for less than one block."""
+        import torch
+
+        if num_blocks < 1:
+            raise ValueError(f"num_blocks is {num_blocks}: give at least 1")
+        self.tensors = tensors
+        self.num_blocks = num_blocks
+        self._gpu = tensors.device.type == "cuda"
+        self._kernels = kernel_module(tensors.device)
+        self._pages: list[list[torch.Tensor]] = [
+            [torch.zeros((num_blocks, pages.shape[1]), dtype=torch.uint8, pin_memory=self._gpu) for pages in of_size]
+            for of_size in tensors.pages_by_size()
+        ]
+        self._streams: tuple[Any, ...] = tuple(torch.cuda.Stream() for _ in range(2)) if self._gpu else ()
+
+    def save(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy blocks of the device to blocks of the host: pairs of both. ValueError for one that does not exist."""
+        self._move(pairs, saves=True)
+
+    def load(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy blocks of the host to blocks of the device: pairs of both, in this order. Errors as of `save`."""
+        self._move(pairs, saves=False)
+
+    def wait(self) -> None:
+        """What is queued from now on sees all that was saved and loaded; nothing waits on the host."""
+        import torch
+
+        for stream in self._streams:
+            torch.cuda.current_stream().wait_stream(stream)
+
+    def _move(self, pairs: Sequence[tuple[int, int]], saves: bool) -> None:
+        import torch
+
+        ids = np.array(pairs, np.int64).reshape(-1, 2)
+        there = self.tensors.num_blocks, self.num_blocks
+        for column, most in zip(ids.T, there if saves else there[::-1], strict=True):
+            if column.size and not 0 <= column.min() <= column.max() < most:
+                wrong = column[(column < 0) | (column >= most)][0]
+                raise ValueError(f"there is no block {wrong}: blocks are 0 to {most - 1}")
+        written = ids[:, 1].tolist()
+        if len(set(written)) < len(written) or (not saves and 0 in written):
+            raise ValueError(f"cannot write blocks {written}: write every block once, and not the null block")
+        if not written:
+            return
+        if not self._gpu:
+            self._copy(ids, saves)
+            return
+        stream = self._streams[0 if saves else 1]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self._copy(ids, saves)
+
+    def _copy(self, ids: np.ndarray[Any, np.dtype[np.int64]], saves: bool) -> None:
+        pairs = sent(ids, self.tensors.device)
+        for device, host in zip(self.tensors.pages_by_size(), self._pages, strict=True):
+            sides = (device, host) if saves else (host, device)
+            self._kernels.copy_pages(*sides, pairs)

@@ -1,0 +1,27 @@
+"""Attention over paged keys and values, read through the tables on a device (core.md §11).
+
+It is there to judge tables, slots and views by what they are for; engines have faster kernels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .kernel_choice import kernel_module
+from .paged_keys import PagedKeys
+
+if TYPE_CHECKING:
+    import torch
+
+
+def attention(
+    query: torch.Tensor, cache: PagedKeys, rows: torch.Tensor, positions: torch.Tensor, kernels: str | None = None
+) -> torch.Tensor:
+    """What each query gets from the keys and values up to its own: (tokens, heads, size of a head).
+
+    `query` has that shape; heads are a multiple of those of the keys. `rows` and `positions` say for each token of
+    which request it is, and which of its tokens. Keys and values of these tokens are written before. Scores are
+    computed in 32 bits. The kernels are Triton's on a GPU and torch's elsewhere unless named.
+    """
+    answer: torch.Tensor = kernel_module(query.device, kernels).attention(query, cache, rows, positions)
+    return answer

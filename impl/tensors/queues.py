@@ -1,0 +1,109 @@
+"""Where work for a device is queued: done at once on a CPU, on the current stream of a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Queue(Protocol):
+    """Work that a device does in order, while the host goes on."""
+
+    def memory(self, count: int) -> torch.Tensor:
+        """So many int32 zeros of the host that the device reads and writes by itself."""
+        ...
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """Queue a copy from memory of the host, or to it."""
+        ...
+
+    def call(self, kernel: Callable[..., None], *arguments: Any) -> None:
+        """Queue a kernel."""
+        ...
+
+    def wait(self, done: Callable[[], bool]) -> None:
+        """Return when this holds, which work that is queued makes true."""
+        ...
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Queue nothing now; return what queues this work as a whole, each time it is called."""
+        ...
+
+
+class HostQueue:
+    """The device is the CPU: all is done when the call returns."""
+
+    def memory(self, count: int) -> torch.Tensor:
+        """As of `Queue`."""
+        import torch
+
+        return torch.zeros(count, dtype=torch.int32)
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """As of `Queue`."""
+        target.copy_(source)
+
+    def call(self, kernel: Callable[..., None], *arguments: Any) -> None:
+        """As of `Queue`."""
+        kernel(*arguments)
+
+    def wait(self, done: Callable[[], bool]) -> None:
+        """As of `Queue`."""
+        if not done():
+            raise RuntimeError("what is waited for was never queued")
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """As of `Queue`."""
+        return work
+
+
+class CudaQueue(HostQueue):
+    """The current stream; copies come from pinned memory and do not wait."""
+
+    def memory(self, count: int) -> torch.Tensor:
+        """As of `Queue`."""
+        return super().memory(count).pin_memory()
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """As of `Queue`."""
+        target.copy_(source, non_blocking=True)
+
+    def wait(self, done: Callable[[], bool]) -> None:
+        """As of `Queue`. An error of the device is raised here."""
+        import torch
+
+        for _ in range(1000):
+            if done():
+                return
+        torch.cuda.synchronize()
+        super().wait(done)
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """As of `Queue`. The kernels have to be compiled before."""
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            work()
+        replay: Callable[[], None] = graph.replay
+        return replay
+
+
+def queue_of(device: torch.device) -> Queue:
+    """The queue of a device."""
+    return CudaQueue() if device.type == "cuda" else HostQueue()
+
+
+def sent(array: np.ndarray[Any, Any], device: torch.device) -> torch.Tensor:
+    """A copy on a device; on a GPU from pinned memory, so that nobody waits."""
+    import torch
+
+    source = torch.from_numpy(np.ascontiguousarray(array))
+    if device.type == "cuda":
+        return source.pin_memory().to(device, non_blocking=True)
+    return source.to(device, copy=True)

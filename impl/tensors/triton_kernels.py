@@ -1,0 +1,289 @@
+"""The kernels of the data plane in Triton; `torch_kernels` says what each computes.
+
+A kernel reads how much there is to do from what is staged, not from its arguments, so that it can be launched for the
+largest step and replayed in a CUDA graph for any. With `TRITON_INTERPRET=1` they run on a CPU.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import triton
+import triton.language as tl
+
+from .table_layout import FIELDS, HEADER, TableLayout
+from .torch_kernels import numbers_on
+
+if TYPE_CHECKING:
+    import torch
+
+    from .paged_keys import PagedKeys
+
+TILE = 256
+"""Entries or tokens of one program."""
+
+
+@triton.jit(do_not_specialize=["changes_at", "groups", "most_parts"])
+def _write_entries(
+    table,
+    staged,
+    numbers,
+    fetched,
+    changes_at,
+    groups,
+    most_parts,
+    SPLIT: tl.constexpr,
+    FIELDS: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    if tl.program_id(0) == 0:  # what is staged here is the device's own: the host may fill its buffer anew
+        tl.store(fetched + tl.load(staged + 5), tl.load(staged + 4))
+    count = tl.load(staged)
+    values_at = tl.load(staged + 3)
+    at = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    inside = at < count
+    index = tl.load(staged + changes_at + at, mask=inside, other=0)
+    block = tl.load(staged + values_at + at, mask=inside, other=0)
+    if not SPLIT:
+        tl.store(table + index, block, mask=inside)
+    else:
+        first = index * 0
+        split = index * 0 + 1
+        for group in range(groups):
+            there = numbers + group * FIELDS
+            behind = index >= tl.load(there)
+            of_group = tl.load(there + 3)
+            first = tl.where(behind, tl.load(there + 1) + (index - tl.load(there)) * of_group, first)
+            split = tl.where(behind, of_group, split)
+        for part in range(most_parts):
+            value = tl.where(block == 0, 0, block * split + part)
+            tl.store(table + first + part, value, mask=inside & (part < split))
+
+
+@triton.jit(do_not_specialize=["most_requests", "rounds", "interleave", "stride", "wanted"])
+def _map_tokens(
+    places,
+    table,
+    staged,
+    numbers,
+    most_requests,
+    rounds,
+    interleave,
+    stride,
+    wanted,
+    HEADER: tl.constexpr,
+    FIELDS: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    rows = staged + HEADER
+    starts = rows + most_requests
+    ends = starts + most_requests
+    requests = tl.load(staged + 1)
+    tokens = tl.load(staged + 2)
+    token = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    inside = token < tokens
+    # The request of a token is the first that ends behind it.
+    low = token * 0
+    high = low + requests
+    for _ in range(rounds):
+        middle = (low + high) // 2
+        end = tl.load(ends + middle, mask=inside & (middle < requests), other=2147483647)
+        behind = end > token
+        high = tl.where(behind, middle, high)
+        low = tl.where(behind, low, middle + 1)
+    begin = tl.load(ends + low - 1, mask=inside & (low > 0), other=0)
+    row = tl.load(rows + low, mask=inside, other=0)
+    position = tl.load(starts + low, mask=inside, other=0) + token - begin
+    group = tl.program_id(1)
+    there = numbers + group * FIELDS
+    size = tl.load(there + 4)
+    width = tl.load(there + 5)
+    parallel = tl.load(there + 6)
+    offset = position % (size * parallel)
+    mine = offset // interleave % parallel == tl.load(there + 7)
+    local = position // (size * parallel) * size
+    local += offset // (interleave * parallel) * interleave + offset % interleave
+    entry = local // width % tl.load(there + 8)
+    at = tl.load(there + 1) + row * tl.load(there + 2) + entry
+    block = tl.load(table + at, mask=inside & mine, other=0)
+    wide = block.to(tl.int64)
+    found = tl.where(tl.load(there + 9) != 0, wide, wide * width + local % width)
+    found = tl.where(block != 0, found, -1)
+    tl.store(places + group * stride + token, found, mask=token < wanted)
+
+
+class TritonKernels:
+    """The kernels of tables and slots for one layout on one device, called as those of `torch_kernels`."""
+
+    def __init__(self, layout: TableLayout, device: torch.device, fetched: torch.Tensor) -> None:
+        self.layout = layout
+        self.fetched = fetched
+        self.numbers = numbers_on(layout, device)
+
+    def write_entries(self, table: torch.Tensor, staged: torch.Tensor, most: int) -> None:
+        """Write the changed entries that are staged, at most so many."""
+        layout = self.layout
+        sizes = layout.changes_at, len(layout.groups), layout.split
+        _write_entries[(max(triton.cdiv(most, TILE), 1),)](
+            table, staged, self.numbers, self.fetched, *sizes, SPLIT=layout.split > 1, FIELDS=len(FIELDS), TILE=TILE
+        )
+
+    def map_tokens(self, table: torch.Tensor, staged: torch.Tensor, places: torch.Tensor) -> None:
+        """Write into `places`, of shape (groups, tokens), where the tokens that are staged lie."""
+        layout, (groups, tokens) = self.layout, places.shape
+        sizes = layout.max_requests, layout.rounds, layout.interleave, places.stride(0), tokens
+        _map_tokens[(triton.cdiv(tokens, TILE), groups)](
+            places, table, staged, self.numbers, *sizes, HEADER=HEADER, FIELDS=len(FIELDS), TILE=TILE
+        )
+
+
+for_tables = TritonKernels
+
+# Whole pages.
+
+
+@triton.jit
+def _zero_pages(addresses, block_ids, page, WORD: tl.constexpr, TILE: tl.constexpr):
+    pages = tl.load(addresses + tl.program_id(1)).to(tl.pointer_type(WORD))
+    first = tl.load(block_ids + tl.program_id(0)) * page
+    at = tl.program_id(2) * TILE + tl.arange(0, TILE)
+    tl.store(pages + first + at, tl.zeros((TILE,), WORD), mask=at < page)
+
+
+@triton.jit
+def _copy_pages(sources, targets, pairs, page, WORD: tl.constexpr, TILE: tl.constexpr):
+    source = tl.load(sources + tl.program_id(1)).to(tl.pointer_type(WORD))
+    target = tl.load(targets + tl.program_id(1)).to(tl.pointer_type(WORD))
+    pair = pairs + tl.program_id(0) * 2
+    at = tl.program_id(2) * TILE + tl.arange(0, TILE)
+    read = tl.load(source + tl.load(pair) * page + at, mask=at < page, other=0)
+    tl.store(target + tl.load(pair + 1) * page + at, read, mask=at < page)
+
+
+@lru_cache(maxsize=64)
+def _on(device: torch.device, addresses: tuple[int, ...]) -> torch.Tensor:
+    import torch
+
+    return torch.tensor(addresses, dtype=torch.int64, device=device)
+
+
+def _words(pages: Sequence[torch.Tensor]) -> tuple[int, Any]:
+    """How many words a page has, and their type."""
+    size = pages[0].shape[1]
+    wide = size % 4 == 0 and all(each.data_ptr() % 4 == 0 for each in pages)
+    return (size // 4, tl.int32) if wide else (size, tl.int8)
+
+
+def zero_pages(pages: Sequence[torch.Tensor], block_ids: torch.Tensor) -> None:
+    """Zero these blocks, at least one, in each of the buffers, of shape (blocks, bytes)."""
+    page, word = _words(pages)
+    tile = min(triton.next_power_of_2(page), 4096)
+    grid = len(block_ids), len(pages), triton.cdiv(page, tile)
+    addresses = _on(block_ids.device, tuple(each.data_ptr() for each in pages))
+    _zero_pages[grid](addresses, block_ids, page, WORD=word, TILE=tile)
+
+
+def copy_pages(sources: Sequence[torch.Tensor], targets: Sequence[torch.Tensor], pairs: torch.Tensor) -> None:
+    """Copy blocks `pairs[:, 0]`, at least one, to blocks `pairs[:, 1]`; pinned memory of the host is read in place."""
+    page, word = _words([*sources, *targets])
+    tile = min(triton.next_power_of_2(page), 4096)
+    grid = len(pairs), len(sources), triton.cdiv(page, tile)
+    read, written = (_on(pairs.device, tuple(each.data_ptr() for each in side)) for side in (sources, targets))
+    _copy_pages[grid](read, written, pairs, page, WORD=word, TILE=tile)
+
+
+# Attention of one query of each request.
+
+
+@triton.jit
+def _decode(
+    out,
+    query,
+    keys,
+    values,
+    table,
+    rows,
+    positions,
+    scale,
+    window,
+    size,
+    stride_row,
+    key_block,
+    key_token,
+    key_head,
+    value_block,
+    value_token,
+    value_head,
+    PER_HEAD: tl.constexpr,
+    QUERIES: tl.constexpr,
+    HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    WIDE: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    token = tl.program_id(0)
+    head = tl.program_id(1)
+    position = tl.load(positions + token).to(tl.int32)
+    blocks = table + tl.load(rows + token).to(tl.int64) * stride_row
+    of_head = tl.arange(0, QUERIES)
+    at_width = tl.arange(0, WIDE)
+    there = (of_head[:, None] < PER_HEAD) & (at_width[None, :] < WIDTH)
+    at = (token * HEADS + head * PER_HEAD + of_head[:, None]) * WIDTH + at_width[None, :]
+    asked = tl.load(query + at, mask=there, other=0.0)
+    most = tl.full((QUERIES,), float("-inf"), tl.float32)
+    total = tl.zeros((QUERIES,), tl.float32)
+    found = tl.zeros((QUERIES, WIDE), tl.float32)
+    first = tl.maximum(position + 1 - window, 0)
+    for begin in range(first // TILE * TILE, position + 1, TILE):
+        context = begin + tl.arange(0, TILE)
+        read = (context >= first) & (context <= position)
+        block = tl.load(blocks + context // size, mask=read, other=0).to(tl.int64)
+        offset = context % size
+        inside = read[:, None] & (at_width[None, :] < WIDTH)
+        key = keys + block * key_block + offset * key_token + head * key_head
+        value = values + block * value_block + offset * value_token + head * value_head
+        keyed = tl.load(key[:, None] + at_width[None, :], mask=inside, other=0.0)
+        score = tl.dot(asked, tl.trans(keyed), input_precision="ieee") * scale
+        score = tl.where(read[None, :], score, float("-inf"))
+        higher = tl.maximum(most, tl.max(score, 1))
+        weight = tl.exp(score - higher[:, None])
+        kept = tl.exp(most - higher)
+        valued = tl.load(value[:, None] + at_width[None, :], mask=inside, other=0.0)
+        found = found * kept[:, None] + tl.dot(weight.to(valued.dtype), valued, input_precision="ieee")
+        total = total * kept + tl.sum(weight, 1)
+        most = higher
+    tl.store(out + at, (found / total[:, None]).to(out.dtype.element_ty), mask=there)
+
+
+def attention(query: torch.Tensor, cache: PagedKeys, rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """See `paged_attention.attention`. A program reads the whole context of one token and one head of the keys."""
+    tokens, heads, width = query.shape
+    per_head = heads // cache.keys.shape[2]
+    query, rows, positions = query.contiguous(), rows.contiguous(), positions.contiguous()
+    out = query.new_empty(query.shape)
+    _decode[(tokens, cache.keys.shape[2])](
+        out,
+        query,
+        cache.keys,
+        cache.values,
+        cache.table,
+        rows,
+        positions,
+        cache.scale,
+        cache.window,
+        cache.keys.shape[1],
+        cache.table.stride(0),
+        *cache.keys.stride()[:3],
+        *cache.values.stride()[:3],
+        PER_HEAD=per_head,
+        QUERIES=max(triton.next_power_of_2(per_head), 16),
+        HEADS=heads,
+        WIDTH=width,
+        WIDE=max(triton.next_power_of_2(width), 16),
+        TILE=64,
+    )
+    return out

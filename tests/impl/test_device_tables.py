@@ -1,0 +1,237 @@
+"""Tables and slots on a device: equal to the definition whatever a step does, and planted faults of kernels are found.
+
+On the CPU with torch's kernels, with Triton's interpreter where Triton is installed, and on a GPU where there is one.
+"""
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from blockproof.impl import BlockTables, DeviceTables, GroupTable
+from blockproof.impl.tensors.queues import HostQueue
+
+torch = pytest.importorskip("torch")
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+device_steps = import_module("device_steps")
+HAS_GPU = torch.cuda.is_available()
+KERNELS = [
+    pytest.param("torch", "cpu", id="torch"),
+    pytest.param("triton", "cuda", id="gpu", marks=pytest.mark.skipif(not HAS_GPU, reason="no GPU")),
+]
+INTERPRETS = find_spec("triton") is not None and tuple(map(int, version("triton").split(".")[:2])) >= (3, 9)
+needs_triton = pytest.mark.skipif(not INTERPRETS, reason="make kernels")
+
+
+def queue(device: str):
+    return device_steps.CudaQueue if device == "cuda" else device_steps.LateQueue
+
+
+@pytest.mark.parametrize(("kernels", "device"), KERNELS)
+def test_random_steps_give_what_the_definition_says(kernels, device):
+    opened = device_steps.opener(kernels, device, queue(device))
+    assert [wrong for wrong in device_steps.steps(1500, 3, opened) if wrong] == []
+
+
+@pytest.mark.parametrize(("kernels", "device"), KERNELS)
+@pytest.mark.parametrize(
+    "fault",
+    [(module, *fault) for module in ("torch_kernels", "device_tables") for fault in device_steps.FAULTS[module]],
+    ids=lambda fault: f"{fault[0]}: {fault[1]}",
+)
+def test_a_planted_fault_is_found(fault, kernels, device):
+    module, _, old, new = fault
+    if device == "cuda" and module == "device_tables":
+        pytest.skip("a GPU may be too fast to show it")
+    if module == "torch_kernels" and kernels != "torch":
+        pytest.skip("of the other kernels")
+    assert device_steps.found(module, old, new, kernels, device)
+
+
+def interpreted(*words: str, script: str = "device_steps.py") -> str:
+    """What a script prints of Triton's kernels, interpreted."""
+    command = [sys.executable, f"benchmarks/{script}", "--kernels", "triton", *words]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@needs_triton
+def test_the_interpreter_gives_the_same():
+    assert "60 steps, triton on cpu: 0 differ" in interpreted("--steps", "60")
+
+
+@needs_triton
+@pytest.mark.slow
+def test_the_interpreter_finds_every_fault_of_the_kernels():
+    assert interpreted("--steps", "150", "--faults").count("found at step") == 17
+
+
+# What is launched, and where.
+
+
+class Counting(HostQueue):
+    """Counts what is queued."""
+
+    def __init__(self):
+        self.copies = self.kernels = self.captured = 0
+
+    def copy(self, target, source):
+        self.copies += 1
+        super().copy(target, source)
+
+    def call(self, kernel, *arguments):
+        self.kernels += 1
+        super().call(kernel, *arguments)
+
+    def capture(self, work):
+        self.captured += 1
+        return super().capture(work)
+
+
+def opened(groups: int = 2, **options):
+    host = BlockTables([GroupTable(4, 6)] * groups, 4)
+    return host, DeviceTables(host, "cpu", 30, queue=Counting(), **options)
+
+
+def test_a_step_is_one_copy_and_two_kernels_and_nothing_where_nothing_has_changed():
+    host, device = opened()
+    assert device.commit().shape == (2, 0)
+    assert (device.queue.copies, device.queue.kernels) == (0, 0)
+    host.append(None, [0, 1], np.array([1, 2, 3, 4]))
+    host.schedule([0, 1])
+    assert device.commit().tolist() == [[4, 9], [12, 17]]
+    assert (device.queue.copies, device.queue.kernels) == (1, 2)
+    device.commit()
+    assert (device.queue.copies, device.queue.kernels) == (1, 2)
+    host.clear([0])
+    device.commit()
+    assert (device.queue.copies, device.queue.kernels) == (2, 3)
+
+
+def test_addresses_stay_and_the_tables_change_only_by_commit():
+    host, device = opened()
+    tables, places = device.table(1), device.places
+    addresses = [tables.data_ptr(), places.data_ptr()]
+    host.append(None, [0, 1], np.array([1, 2, 3, 4]))
+    assert not tables.any()
+    for _ in range(3):
+        host.schedule([1, 1])
+        device.commit(20)
+        assert tables[:2, 0].tolist() == [3, 4]
+        assert places[0, :3].tolist() == [5, 9, -1]
+        assert [device.table(1).data_ptr(), device.commit(9).data_ptr()] == addresses
+
+
+def test_what_was_in_the_tables_before_arrives_with_the_first_commit():
+    host = BlockTables([GroupTable(4, 6)], 4)
+    host.append(0, [0, 3], [[5, 6], [7]])
+    device = DeviceTables(host, "cpu", 30)
+    device.commit()
+    assert device.table(0).tolist() == host.table(0).tolist()
+
+
+def test_more_changes_than_a_buffer_holds_take_several_copies():
+    host, device = opened(max_changes=5)
+    host.append(None, [0, 1], [[1] * 6, [2] * 3, [3] * 6, [4] * 2])
+    host.schedule([0, 0], [2, 1])
+    assert device.commit().tolist() == [[4, 5, 8], [12, 13, 16]]
+    assert device.queue.copies == 4
+    for group in (0, 1):
+        assert device.table(group).tolist() == host.table(group).tolist()
+
+
+def test_the_smallest_captured_graph_that_fits_is_replayed():
+    host, device = opened()
+    device.capture(8, 20)
+    device.capture(4, 4)
+    assert device.queue.captured == 4
+    calls = []
+
+    def noted(sizes, replay):
+        def call():
+            calls.append(sizes)
+            replay()
+
+        return call
+
+    for buffer in device._buffers:
+        for sizes, replay in buffer.replays.items():
+            buffer.replays[sizes] = noted(sizes, replay)
+    host.append(None, [0, 1], np.array([1, 2, 3, 4]))
+    host.schedule([0, 1])
+    assert device.commit(4).tolist() == [[4, 9, -1, -1], [12, 17, -1, -1]]
+    host.schedule([0, 1])
+    assert device.commit(6).tolist() == [[4, 9, -1, -1, -1, -1], [12, 17, -1, -1, -1, -1]]
+    host.schedule([0], [4])
+    device.commit(25)
+    assert calls == [(4, 4), (8, 20)]
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda host, device: device.commit(31), "0 tokens padded to 31: there is room for 30"),
+        (lambda host, device: (host.schedule([0, 0], [3, 3]), device.commit(5)), "6 tokens padded to 5"),
+        (lambda host, device: device.capture(4, 31), "there is room for 16384 changes and 30 tokens"),
+    ],
+)
+def test_what_there_is_no_room_for_is_refused(call, says):
+    host, device = opened()
+    host.append(None, [0, 1], np.array([1, 2, 3, 4]))
+    with pytest.raises(ValueError, match=says):
+        call(host, device)
+
+
+def test_slots_do_not_overflow_32_bits():
+    host = BlockTables([GroupTable(1024, 1)], 1)
+    device = DeviceTables(host, "cpu", 4)
+    host.append(0, [0], [[2**31 - 1]])
+    host.schedule([1022], [2])
+    assert device.commit().tolist() == [[(2**31 - 1) * 1024 + 1022, (2**31 - 1) * 1024 + 1023]]
+
+
+def test_a_queue_that_never_does_its_work_is_no_endless_loop():
+    host, device = opened()
+    device.queue.call = lambda kernel, *arguments: None
+    host.schedule([])
+    for _ in range(2):
+        device.commit(3)
+    with pytest.raises(RuntimeError, match="never queued"):
+        device.commit(3)
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="no GPU")
+def test_the_kernels_can_be_captured_with_what_reads_the_tables():
+    host = BlockTables([GroupTable(4, 6)] * 2, 4)
+    device = DeviceTables(host, "cuda", 30)
+    found = torch.zeros(2, 8, dtype=torch.int64, device="cuda")
+    device.launch(8, 8)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        device.launch(8, 8)
+        found.copy_(device.places[:, :8])
+    for position in range(3):
+        host.replace(None, [0, 1], [[1 + position], [2], [3], [4]])
+        host.schedule([position, position])
+        device.upload()
+        graph.replay()
+        assert found.tolist() == [
+            [4 + 5 * position, 8 + position, *[-1] * 6],
+            [12 + position, 16 + position, *[-1] * 6],
+        ]
+
+
+def test_the_program_of_the_guide_prints_what_it_says(capsys):
+    page = (ROOT / "docs/guide/device.md").read_text(encoding="utf-8")
+    program = page.partition("```python\n")[2].partition("```")[0]
+    exec(compile(program, "device.md", "exec"), {})
+    said = [line.partition("  # ")[2] for line in program.splitlines() if line.startswith("print(")]
+    assert capsys.readouterr().out.splitlines() == said

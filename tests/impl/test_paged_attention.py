@@ -1,0 +1,64 @@
+"""Attention through tables, slots and views is that over memory that was never paged; planted faults are seen."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from blockproof.impl import PagedKeys
+from blockproof.impl.tensors.paged_attention import attention
+from blockproof.impl.tensors.paged_keys import FULL
+
+from .test_device_tables import HAS_GPU, interpreted, needs_triton
+
+torch = pytest.importorskip("torch")
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+traffic = import_module("device_attention")
+KERNELS = [("torch", "cpu"), pytest.param("triton", "cuda", marks=pytest.mark.skipif(not HAS_GPU, reason="no GPU"))]
+
+
+@pytest.mark.parametrize(("kernels", "device"), KERNELS)
+def test_under_random_traffic_queries_get_what_they_would_get_of_memory_in_order(kernels, device):
+    done = traffic.served(3, device, kernels, 600, None)
+    assert done.worst < 1e-5
+    assert min(done.hits, done.copied, done.preempted) > 0
+
+
+@pytest.mark.parametrize(("kernels", "device"), KERNELS)
+@pytest.mark.parametrize("fault", traffic.FAULTS)
+def test_a_fault_is_seen(fault, kernels, device):
+    assert traffic.served(3, device, kernels, 5000, traffic.FAULTS[fault]).worst > traffic.WRONG
+
+
+@needs_triton
+def test_the_interpreted_kernel_gives_the_same():
+    assert "worst difference" in interpreted("--comparisons", "150", script="device_attention.py")
+
+
+@pytest.mark.parametrize(("kernels", "device"), KERNELS)
+@pytest.mark.parametrize(
+    ("heads", "of_keys", "width", "block", "window"),
+    [(4, 2, 16, 4, FULL), (8, 2, 24, 4, 7), (4, 4, 64, 16, FULL), (6, 2, 32, 8, 33)],
+)
+def test_heads_widths_and_windows(heads, of_keys, width, block, window, kernels, device):
+    made = torch.Generator().manual_seed(1)
+    keys, values = (torch.randn(101, block, of_keys, width, generator=made) for _ in range(2))
+    keys[0] = values[0] = float("nan")  # nobody may read the null block
+    table = (torch.randperm(100, generator=made).view(5, 20) + 1).int()
+    positions = torch.tensor([0, 3, 20, 20 * block - 1, 17])
+    for row, position in enumerate(positions.tolist()):
+        table[row, : max(0, position + 1 - window) // block] = 0
+    query = torch.randn(5, heads, width, generator=made)
+    cache = PagedKeys(keys.to(device), values.to(device), table.to(device), width**-0.5, window)
+    rows = torch.arange(5, device=device)
+    found = attention(query.to(device), cache, rows, positions.to(device), kernels).cpu()
+    for row, position in enumerate(positions.tolist()):
+        at = range(max(0, position + 1 - window), position + 1)
+        slots = [int(table[row, each // block]) * block + each % block for each in at]
+        of_row = [
+            part.reshape(-1, of_keys, width)[slots].double().repeat_interleave(heads // of_keys, dim=1).transpose(0, 1)
+            for part in (keys, values)
+        ]
+        wanted = torch.nn.functional.scaled_dot_product_attention(query[row].double()[:, None], *of_row)[:, 0]
+        assert (found[row] - wanted).abs().max() < 1e-5
