@@ -119,7 +119,8 @@ class Situations:
     def _see_allocated(self, operation: Allocate, outcome: Done) -> None:
         """One request has room for its step, in a call of its own or in a batch."""
         model, request, reached = self.model, self.model.requests[operation.request], self.reached
-        if outcome.value and _are_many(cast(tuple[tuple[int, ...], ...], outcome.value)):
+        new: Any = outcome.value  # a row for each group
+        if new and _are_many(new):
             reached["many blocks: taken together"] += 1
         if operation.hit and request.hit is not None and _are_many(request.hit[1]):
             reached["many blocks: hit used"] += 1
