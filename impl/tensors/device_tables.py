@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .block_tables import BlockTables
 from .kernel_choice import kernel_module
-from .queues import Queue, queue_of
+from .queues import DeviceQueue, queue_of
 from .table_layout import HEADER, TableLayout
 from .torch_kernels import NO_SLOT
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class _Buffer:
     """Memory of the host that the device fetches, and tells when it has."""
 
-    def __init__(self, queue: Queue, layout: TableLayout, changes: int) -> None:
+    def __init__(self, queue: DeviceQueue, layout: TableLayout, changes: int) -> None:
         self.memory = queue.memory(layout.staged(changes))
         self.numbers = self.memory.numpy()
         self.rows, self.starts, self.ends = self.numbers[HEADER:][: 3 * layout.max_requests].reshape(3, -1)
@@ -48,7 +48,7 @@ class DeviceTables:
         *,
         max_changes: int = 16384,
         kernels: Any = None,
-        queue: Queue | None = None,
+        queue: DeviceQueue | None = None,
     ) -> None:
         """Empty tables, and room for steps of `max_tokens` tokens. A step that changes more than `max_changes` entries
         takes several copies. `kernels` makes the kernels, `queue` replaces that of the device."""

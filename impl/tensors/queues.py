@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class Queue(Protocol):
+class DeviceQueue(Protocol):
     """Work that a device does in order, while the host goes on."""
 
     def memory(self, count: int) -> torch.Tensor:
@@ -39,26 +39,26 @@ class HostQueue:
     """The device is the CPU: all is done when the call returns."""
 
     def memory(self, count: int) -> torch.Tensor:
-        """As of `Queue`."""
+        """As of `DeviceQueue`."""
         import torch
 
         return torch.zeros(count, dtype=torch.int32)
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """As of `Queue`."""
+        """As of `DeviceQueue`."""
         target.copy_(source)
 
     def call(self, kernel: Callable[..., None], *arguments: Any) -> None:
-        """As of `Queue`."""
+        """As of `DeviceQueue`."""
         kernel(*arguments)
 
     def wait(self, done: Callable[[], bool]) -> None:
-        """As of `Queue`."""
+        """As of `DeviceQueue`."""
         if not done():
             raise RuntimeError("what is waited for was never queued")
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """As of `Queue`."""
+        """As of `DeviceQueue`."""
         return work
 
 
@@ -66,15 +66,15 @@ class CudaQueue(HostQueue):
     """The current stream; copies come from pinned memory and do not wait."""
 
     def memory(self, count: int) -> torch.Tensor:
-        """As of `Queue`."""
+        """As of `DeviceQueue`."""
         return super().memory(count).pin_memory()
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """As of `Queue`."""
+        """As of `DeviceQueue`."""
         target.copy_(source, non_blocking=True)
 
     def wait(self, done: Callable[[], bool]) -> None:
-        """As of `Queue`. An error of the device is raised here."""
+        """As of `DeviceQueue`. An error of the device is raised here."""
         import torch
 
         for _ in range(1000):
@@ -84,7 +84,7 @@ class CudaQueue(HostQueue):
         super().wait(done)
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """As of `Queue`. The kernels have to be compiled before."""
+        """As of `DeviceQueue`. The kernels have to be compiled before."""
         import torch
 
         graph = torch.cuda.CUDAGraph()
@@ -94,7 +94,7 @@ class CudaQueue(HostQueue):
         return replay
 
 
-def queue_of(device: torch.device) -> Queue:
+def queue_of(device: torch.device) -> DeviceQueue:
     """The queue of a device."""
     return CudaQueue() if device.type == "cuda" else HostQueue()
 
