@@ -45,21 +45,23 @@ class LowLimits(Surroundings):
     def __init__(self, shape: Shape, package: str) -> None:
         super().__init__(shape)
         self._watched = bool(self.operations)
-        self._limits: list[tuple[dict[str, Any], str, int, int]] = []
+        self._low: list[tuple[dict[str, Any], str, int]] = []
+        self._usual: list[tuple[dict[str, Any], str, int]] = []
         if is_short(shape):
             self.operations |= BLOCKS_MOVE
             for module, low in LIMITS.items():
                 names = import_module(f"{package}.{module}").__dict__
-                self._limits += [(names, name, limit, names[name]) for name, limit in low.items()]
+                self._low += [(names, name, limit) for name, limit in low.items()]
+                self._usual += [(names, name, names[name]) for name in low]
 
     def __enter__(self) -> None:
         if self._watched:
             super().__enter__()
-        for names, name, low, _ in self._limits:
+        for names, name, low in self._low:
             names[name] = low
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for names, name, _, usual in self._limits:
+        for names, name, usual in self._usual:
             names[name] = usual
         if self._watched:
             super().__exit__(kind, error, at)

@@ -39,7 +39,7 @@ REFUSED_EVERY = 7
 """Before every Nth run a core is asked for that must be refused; prime to the number of attention types."""
 
 _TUNED: Mapping[About, Callable[[Tuning], Tuning]] = {"rounds": about_rounds, "steps": about_steps}
-COLLECTED_EVERY = 20_000
+COLLECTED_EVERY = 100_000
 """Objects made and not yet gone between two collections of garbage."""
 FULL_LOOK_EVERY = 32
 """Operations between two comparisons of the whole state, see `Judging.full_look_every`."""
