@@ -55,6 +55,8 @@ class Situations:
         rules = model.rules if isinstance(model.construction, Done) else []
         self._moving = [rule.b for rule in rules if isinstance(rule, Mamba) and rule.align]  # block sizes, in tokens
         self._states = [group for group, rule in enumerate(rules) if isinstance(rule, Mamba)]
+        self._drafts = any(rule.behind for rule in rules)
+        self._full = next((group for group, rule in enumerate(rules) if rule.is_full), None)
 
     def see(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> None:
         """The model has made a step."""
@@ -168,16 +170,16 @@ class Situations:
         model, request = self.model, self.model.requests[operation.request]
         tokens, blocks = request.hit or (0, [])
         self.reached["many blocks: found by a lookup"] += tokens >= MANY and _are_many(blocks)
-        self._hit_before.update(block for row in blocks for block in row if block != NULL)
         self.reached["hit"] += tokens > 0
-        self.reached["hit with null entries"] += any(NULL in row for row in blocks)
+        self.reached["hit with null entries"] += tokens > 0 and any(NULL in row for row in blocks)
+        if tokens:
+            self._hit_before.update(block for row in blocks for block in row if block != NULL)
         if not model.shape.caching or request.submit.skip_lookup or not model.state.identity:
             return
-        several, drafts = len(model.rules) > 1, any(rule.behind for rule in model.rules)
+        several, drafts, full = len(model.rules) > 1, self._drafts, self._full
         if not several and not drafts:
             return  # one group alone, with hits at its own blocks: what it finds is the hit
         size, more = len(request.tokens), tokens + model.alignment
-        full = next((group for group, rule in enumerate(model.rules) if rule.is_full), None)
         if more >= size and (full is None or model.rules[full].b == model.alignment):
             return  # there is no longer hit
         there = self._there(request)
@@ -226,16 +228,21 @@ class Situations:
 
     def _see_identities(self, before: Snapshot, after: Snapshot) -> None:
         changed = map(ne, before.labels, after.labels)
-        evicted = 0
+        evicted = again = second = registered = 0
         for block in compress(range(len(after.labels)), changed):
             if before.labels[block] is not None:
                 evicted += 1
-                self.reached["registered block evicted"] += 1
-                self.reached["evicted without ever being hit"] += block not in self._hit_before
+                again += block in self._hit_before
                 self._hit_before.discard(block)
             if after.labels[block] is not None:
-                self.reached["second block under one identity"] += after.earliest[block] != block
-                self.reached["kept for a replay of the prompt"] += self.model.shape.retention_interval == 0
+                registered += 1
+                second += after.earliest[block] != block
+        if evicted:
+            self.reached["registered block evicted"] += evicted
+            self.reached["evicted without ever being hit"] += evicted - again
+        if registered:
+            self.reached["second block under one identity"] += second
+            self.reached["kept for a replay of the prompt"] += registered * (self.model.shape.retention_interval == 0)
         self.reached["many blocks: evicted together"] += evicted >= MANY
 
     def _see_registered(self, before: Snapshot, after: Snapshot) -> None:
