@@ -220,9 +220,7 @@ def commit_target_or_usage(target: str | None, paths: Sequence[str] | None, adap
 
     if target is None or not is_own_code(target):
         raise typer.BadParameter(f"--git needs --target with one of {FORMS}, a target that each commit makes")
-    path, *more = paths or ["."]
-    if more:
-        raise typer.BadParameter(f"--path: with --git name one folder, not {len(more) + 1}")
+    path = (paths or ["."])[-1]  # here it is one folder, so the last one counts, as of any option of one value
     if Path(path).is_absolute() or ".." in Path(path).parts:
         raise typer.BadParameter(f"--path: {path} is not below the repository; write it relative to that, as in src")
     return Wanted(target, path, adapter)

@@ -65,4 +65,4 @@ def test_with_two_commits_each_side_is_its_commit(engine, capsys, inside):
     words = ["verify", "--git", "HEAD~1..HEAD", "--repo", str(engine), "--target", f"{target}:make_target"]
     adapter = ["--adapter", str(target)] if inside else []
     assert cli.main([*words, *adapter, *WORDS]) == 1
-    assert "eviction order" in capsys.readouterr().out
+    assert "other entries of the cache go first" in capsys.readouterr().out

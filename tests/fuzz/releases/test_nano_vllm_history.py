@@ -51,5 +51,5 @@ def test_verify_tells_what_the_fix_has_fixed(repo, tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     assert ("longer hit", "Lookup") in {(one["what"], one["operation"]) for one in document["changed"]}
     where = {(one["what"], one["where"]) for one in document["findings"]}
-    assert not [what for what, side in where if side == "new side only"]
-    assert ("S10", "old side only") in where  # a cached block that is hit loses its entry, and so the next hit
+    assert not [what for what, side in where if side == "introduced"]
+    assert ("S10", "fixed") in where  # a cached block that is hit loses its entry, and so the next hit

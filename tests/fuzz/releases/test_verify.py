@@ -461,7 +461,7 @@ def test_two_commits_are_compared_in_worktrees_of_their_own(history, tmp_path, c
     assert document["new"].endswith(f" (take {REORDERED})")
     assert document["proofs"] == "there are no theorems about this engine"
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {one["trace"] for one in document["changed"]}
-    assert "behaviour changed in" in comment.read_text(encoding="utf-8")
+    assert "other entries of the cache go first" in comment.read_text(encoding="utf-8")
     assert "situations" in document["speed"] or "times as long" in document["speed"]["text"]
 
 
