@@ -22,6 +22,7 @@ NO_RESULTS = {
     "fuzz/releases/finding_scripts.py": 1,  # the one file that a script is, in the folder of one run of it
     "fuzz/releases/commit_target.py": 2,  # what the children of one run are told, in its scratch folder
     "fuzz/opening/environments.py": 3,  # in an environment that is renamed when it is whole
+    "fuzz/opening/packages.py": 1,  # in the folder of a package that is renamed when it is whole
     "impl/compiled/building.py": 1,  # in a build that is renamed when it is whole
     "fuzz/compat/own_tests.py": 1,  # files of one run of pytest, in its scratch folder
     "fuzz/adapters/vllm/own_tests_plugin.py": 1,  # what that run answers, in the same folder
