@@ -175,11 +175,6 @@ def patch_of(spec: str) -> Patch | None:
     return Patch(**{name: tuple(ones) for name, ones in found.items()}, recorded=recorded)
 
 
-def pinned(patch: Patch, packages: Sequence[str]) -> Patch:
-    """The patch with these full names of its packages."""
-    return replace(patch, packages=tuple(packages))
-
-
 def is_file(source: str) -> bool:
     """True if a source is a file and no module."""
     return source.endswith(".py") or "/" in source

@@ -104,10 +104,8 @@ class LockstepRun(Run):
                 raise TargetLostError("protocol", "the target says that it has built a core, but shows no state of it")
             self.built = theirs is not None and expected == actual
             if theirs is not None:
-                if not _equal((actual, theirs), (expected, ours)):  # the model's has the right form
-                    problem = problem_with_answer(actual, theirs, len(shape.groups), shape.num_blocks, self.hidden)
-                    if problem:
-                        raise TargetLostError("protocol", problem)
+                if problem := problem_with_answer(actual, theirs, len(shape.groups), shape.num_blocks, self.hidden):
+                    raise TargetLostError("protocol", problem)
                 self._start_contract(theirs)
             return self._compare(None, expected, actual, ours, ours if theirs is None else theirs)
         except TargetLostError as lost:
@@ -319,14 +317,6 @@ def _said(observable: str, expected: Outcome, actual: Outcome, ours: Snapshot, t
     if isinstance(expected, Done) and isinstance(actual, Done):
         return kind_of(observable, expected.value, actual.value)
     return ""
-
-
-def _equal(one: object, other: object) -> bool:
-    """True if they are equal; False also if they cannot be compared: a target may show anything."""
-    try:
-        return bool(one == other)
-    except Exception:
-        return False
 
 
 def _sorted(blocks: object) -> object:

@@ -5,8 +5,7 @@ pool gives in bulk where it does, comprehensions over attributes, and each event
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import compress
-from operator import attrgetter, is_, ne
+from operator import attrgetter, is_
 from typing import Any
 
 from ....model.ops import NULL, Value
@@ -81,7 +80,6 @@ class Observer(Looks):
         self._keys: list[Any] = []  # of each block: few operations change any
         self._labels: list[int | None] = []  # of these keys
         self._earliest: list[int | None] = []  # the block that a lookup of each yields
-        self._alone = False  # True if no two blocks had the same identity
         self._seen_events: list[object] = []
         self._event_values: list[Value] = []
         self._names = names
@@ -146,32 +144,21 @@ class Observer(Looks):
         """Which block has which identity, and the events."""
         keys, labels, earliest = self._block_keys(), last.labels, last.earliest
         if keys != self._keys:
-            self._note(keys, partly=True)
+            self._note(keys)
             labels, earliest = self._labels, self._earliest
         return labels, earliest, self._count_contents(), self._pending_events()
 
-    def _note(self, keys: list[Any], *, partly: bool = False) -> None:
-        """The blocks have these identities now. What a lookup finds is asked for all; `partly` only for those that have
-        changed, unless two blocks share an identity, or did so before: then it may have changed for others, too."""
+    def _note(self, keys: list[Any]) -> None:
+        """The blocks have these identities now."""
         if self._unnamed:
             self._keys, self._labels, self._earliest = keys, [None] * len(keys), [None] * len(keys)
             return
         index, label, splits = self._pool.cached_block_hash_to_block, self._label, self._splits
         find = index.find if splits else index.get_one_block
-        alone, before = len(index) == len(keys) - keys.count(None), self._keys
-        if partly and alone and self._alone:
-            self._labels, self._earliest = self._labels.copy(), self._earliest.copy()
-            for block in compress(range(len(keys)), map(ne, keys, before)):
-                key = keys[block]
-                self._labels[block] = None if key is None else label[key]
-                found = None if key is None else find(*key) if splits else find(key)
-                self._earliest[block] = None if found is None else found.block_id
-        else:
-            if keys != before:
-                self._labels = [None if key is None else label[key] for key in keys]
-            blocks = [None if key is None else find(*key) if splits else find(key) for key in keys]
-            self._earliest = [None if block is None else block.block_id for block in blocks]
-        self._keys, self._alone = keys, alone
+        if keys != self._keys:
+            self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
+        blocks = [None if key is None else find(*key) if splits else find(key) for key in keys]
+        self._earliest = [None if block is None else block.block_id for block in blocks]
 
     def _count_contents(self) -> int:
         """How many contents a lookup can find."""
