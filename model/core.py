@@ -14,7 +14,7 @@ from .identity import Identities
 from .ops import DONE, NULL, OPERATIONS, Done, Failed, Group, Operation, Outcome, Refused, Shape, Value
 from .shown.snapshot import Labels, Snapshot, event_value
 from .state import Cleared, Event, Request
-from .tables import BlockIds, Core, Plan, Policy, settled
+from .tables import Core, Plan, Policy, settled
 
 _METHODS = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name, kind in OPERATIONS.items()}
 """Kind of operation to the name of its method in `Model`: `TakeEvents` to `take_events`."""
@@ -138,15 +138,13 @@ class Model(Core):
     def lookup(self, op: ops.Lookup) -> Value:
         """The longest hit (core.md §10)."""
         request = self.requests[op.request]
-        tokens = 0
-        blocks: BlockIds = [[] for _ in self.rules]
+        tokens, blocks = 0, [list[int]() for _ in self.rules]
         if self.shape.caching and not request.submit.skip_lookup:
             demand(all(rule.cacheable for rule in self.rules), "NotImplementedError")
             demand(self.shape.parallel == 1 or all(rule.is_full for rule in self.rules))
             tokens, blocks = self.policy.hit(self, request)
-            first = 4 if request.preemptions else 1
-            for offset, amount in enumerate((1, len(request.tokens), tokens)):
-                self.stats[first + offset] += amount
+            for place, amount in enumerate((1, len(request.tokens), tokens), 4 if request.preemptions else 1):
+                self.stats[place] += amount
         request.hit = (tokens, blocks)
         return tokens, tuple(tuple(row) for row in blocks)
 

@@ -50,6 +50,8 @@ def extra_keys(submit: Submit, start: int, end: int) -> tuple[ExtraKey, ...]:
     (vllm-project/vllm#36708), and with its length, since an identifier may have several. Rows count with their places:
     where no row stands, the token is content. The salt is a key of the first block only: all others inherit it.
     """
+    if not submit.adapter and not submit.items and not submit.salt and submit.embeds is None:
+        return ()
     adapter: list[ExtraKey] = [("adapter", (submit.adapter, submit.adapter_version))] if submit.adapter else []
     items = overlapping_items(submit.items, start, end)
     placed: list[ExtraKey] = [("item", (item.identifier, item.offset - start, item.length)) for item in items]

@@ -1,10 +1,10 @@
 """The snapshots of the model in a lockstep run: full ones, and glances (`targets.glance`) in between."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...model.arith import usage
 from ...model.core import Model
-from ...model.ops import Value
+from ...model.ops import NULL, Value
 from ...model.shown.snapshot import Snapshot
 from ...model.state import Event, Key
 from ..targets.glance import Holders, Identities, Looks
@@ -37,10 +37,29 @@ class ModelLooks(Looks):
 
     def holders(self) -> Holders:
         """Who holds which block."""
-        state = self._model.state
-        counts = state.references()
-        free = state.queue(counts)
-        return free, len(free), usage(len(free), state.num_blocks), counts
+        return self._holders_of(self._model.state.references())
+
+    def holders_since(
+        self, last: Snapshot, tables: Sequence[Mapping[str, list[int]]], requests: Sequence[str]
+    ) -> Holders:
+        """Counted from the last snapshot: most tables are as they were. The next full look counts anew."""
+        if tables is last.tables:
+            return self.holders()
+        counts = last.ref_cnt.copy()
+        for before, now in zip(last.tables, tables, strict=True):
+            if before is now:
+                continue
+            for request in requests:
+                for block in before.get(request, ()):
+                    counts[block] -= 1
+                for block in now.get(request, ()):
+                    counts[block] += 1
+        counts[NULL] = 0
+        return self._holders_of(counts)
+
+    def _holders_of(self, counts: list[int]) -> Holders:
+        free = self._model.state.queue(counts)
+        return free, len(free), usage(len(free), self._model.state.num_blocks), counts
 
     def identities(self, last: Snapshot) -> Identities:
         """Which block has which identity, and the events."""

@@ -295,7 +295,8 @@ class Run(ABC):
 
     def _judge(self, operation: Operation, actual: Outcome, before: Snapshot | None, after: Snapshot) -> Finding | None:
         """The worst finding of the shadow memory and the contract. All block ids in the answer are valid."""
-        return worst_of(self._objections(operation, actual, before, after, self.scene))
+        found = self._objections(operation, actual, before, after, self.scene)
+        return worst_of(found) if found else None
 
     def _objections(
         self, operation: Operation, actual: Outcome, before: Snapshot | None, after: Snapshot, scene: Scene

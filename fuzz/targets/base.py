@@ -192,4 +192,6 @@ def copies_of(target: Target) -> tuple[tuple[int, int], ...]:
     before `block_ids.stray_copy` has looked at them.
     """
     copies = getattr(target, "copies", ())
+    if type(copies) is tuple:
+        return copies
     return tuple(copies) if isinstance(copies, list | tuple) else (copies,)

@@ -117,6 +117,7 @@ class Looks(ABC):
             return last
         rows, holders, identities, new_ids, stats = parts
         tables, registered = last.tables, last.registered
+        requests: Sequence[str] = ()
         if rows:
             requests = operation.requests if type(operation) is ops.AllocateBatch else (operation.request,)  # type: ignore[attr-defined]
             if expected is not None and self._has_rows(requests, expected):
@@ -133,7 +134,7 @@ class Looks(ABC):
                     return last
                 holders = False
         shown = (
-            *(self.holders() if holders else last[:4]),
+            *(self.holders_since(last, tables, requests) if holders else last[:4]),
             tables,
             registered,
             *(self.identities(last) if identities else last[6:10]),
@@ -168,6 +169,12 @@ class Looks(ABC):
     @abstractmethod
     def holders(self) -> Holders:
         """Who holds which block."""
+
+    def holders_since(
+        self, last: Snapshot, tables: Sequence[Mapping[str, list[int]]], requests: Sequence[str]
+    ) -> Holders:
+        """The same, where of all tables at most those of these requests have changed since `last`: to `tables`."""
+        return self.holders()
 
     @abstractmethod
     def identities(self, last: Snapshot) -> Identities:
