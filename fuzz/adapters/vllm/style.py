@@ -11,12 +11,11 @@ from ....model import ops
 from ....model.ops import DONE, Operation, Outcome, Shape
 from ....model.shown.snapshot import Snapshot, new_ids_value
 from ...findings.cause import cause_of, failed
-from ...findings.ops_json import shape_from_json
+from ...findings.starved import Starved
 from ...targets.base import TargetLostError
-from ...targets.configuration_question import outcome_as_json
+from ...targets.refusing import Refusals
 from ...targets.unsaid import UNSAID
 from .binding import Binding
-from .calculator import answer
 from .driver import VllmStyleDriver
 from .event_names import EventNames
 from .observe import Observer, unseen_in
@@ -70,10 +69,18 @@ class VllmStyleTarget:
     """The `Target` for a `Binding`. What the core prints at its construction goes to stderr."""
 
     def __init__(
-        self, name: str, binding: Binding, *, hides: Collection[str] = (), lacks: Collection[str] = (), like: str = ""
+        self,
+        name: str,
+        binding: Binding,
+        *,
+        hides: Collection[str] = (),
+        lacks: Collection[str] = (),
+        like: str = "",
+        refuses: Collection[str] = (),
     ) -> None:
         """`hides` and `lacks`: what the core does not show and does not have besides what its release leaves out;
-        `like`: the release whose known deviations it has (`targets.base.likeness`)."""
+        `like`: the release whose known deviations it has (`targets.base.likeness`); `refuses`: calls that can be made
+        to fail (`targets.refusing`), with which it offers `Starved`. ValueError for one that is not there."""
         self.name = name
         self.like = like
         self._hides = frozenset(hides)
@@ -83,6 +90,10 @@ class VllmStyleTarget:
         """See `targets.base.losing`."""
         self.offers = binding.release.offers
         """See `targets.base.offering`."""
+        self.designs: frozenset[str] = frozenset()
+        """See `targets.base.designs_of`."""
+        self.block_sizes: frozenset[int] = frozenset()
+        """See `targets.base.block_sizes_of`."""
         self.hides = self._hides
         """See `targets.base.hidden_fields` and `Release.hides`; all of it is known once a core is built."""
         self.copies: tuple[tuple[int, int], ...] = ()
@@ -92,17 +103,33 @@ class VllmStyleTarget:
         self._requests: dict[str, _Live] = {}
         self._adapters: dict[str, int] = {}
         self._hashers: dict[tuple[int, bool], Any] = {}
+        self._refusals: Refusals | None = None
+        self.declare(refuses=refuses)
 
     @property
     def version(self) -> str:
         """Version of the core."""
         return self._binding.version
 
-    def declare(self, hides: Collection[str], lacks: Collection[str]) -> None:
-        """Say what else the core does not show and does not have."""
+    def declare(
+        self,
+        *,
+        hides: Collection[str] = (),
+        lacks: Collection[str] = (),
+        designs: Collection[str] = (),
+        block_sizes: Collection[int] = (),
+        refuses: Collection[str] = (),
+    ) -> None:
+        """Say what else the core does not show, does not have and does by design, in tokens the only sizes of its
+        blocks, and which calls can be made to fail. Errors as of the constructor."""
         self._hides |= frozenset(hides)
         self.hides |= self._hides
         self.lacks |= frozenset(lacks)
+        self.designs |= frozenset(designs)
+        self.block_sizes |= frozenset(block_sizes)
+        if refuses:
+            self._refusals = Refusals(refuses)
+            self.offers |= {Starved.__name__}
 
     def driver(self) -> VllmStyleDriver:
         """See `targets.driver.driver_of`."""
@@ -237,6 +264,11 @@ class VllmStyleTarget:
         outcome = ops.Done(new_ids_value(new.get_block_ids(allow_none=True), len(self._shape.groups)))
         self._end_scheduling()
         return outcome
+
+    def _starved(self, op: Starved) -> Outcome:
+        assert self._refusals is not None  # else it is not offered
+        with self._refusals.after(op.served):
+            return self._apply(op.allocation)
 
     def _allocate_batch(self, op: ops.AllocateBatch) -> Outcome:
         asked = [self._live(name) for name in op.requests]
@@ -374,33 +406,6 @@ class VllmStyleTarget:
         return [every[block] for block in ids]
 
 
-class CoreCalculator:
-    """The `Calculator` for a binding of this process."""
-
-    def __init__(self, name: str, binding: Binding) -> None:
-        self.name = name
-        self.version = binding.version
-        self._names = binding.names
-        self._target = VllmStyleTarget(name, binding)
-
-    def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
-        """The answer; see `calculator.answer`. What is about a whole core of some shape is asked of the target."""
-        if op not in ("build", "cold"):
-            return answer(self._names, op, inputs)
-        outcome, shown = self._target.start(shape_from_json(inputs["shape"]))
-        if isinstance(outcome, ops.Failed):
-            return {"raises": outcome.error}
-        if op == "build" or shown is None:
-            return {"output": None}
-        prompt: Any = inputs["prompt"]
-        self._target.step(ops.Submit("r", tuple(prompt)))
-        found, _ = self._target.step(ops.Lookup("r"))
-        return {"output": {"free": shown.num_free, "usage": shown.usage, "found": outcome_as_json(found)}}
-
-    def close(self) -> None:
-        """Nothing to do."""
-
-
 def _unreadable(error: Exception) -> TargetLostError:
     """The loss of a core whose state raised this when it was read."""
     last_line = "".join(traceback.format_exception_only(error)).strip()
@@ -418,6 +423,7 @@ _HANDLERS: Mapping[type[Operation], Callable[..., Outcome]] = {
     ops.Lookup: VllmStyleTarget._lookup,
     ops.Allocate: VllmStyleTarget._allocate,
     ops.AllocateBatch: VllmStyleTarget._allocate_batch,
+    Starved: VllmStyleTarget._starved,
     ops.Advance: VllmStyleTarget._advance,
     ops.Reject: VllmStyleTarget._reject,
     ops.Arrive: VllmStyleTarget._arrive,
