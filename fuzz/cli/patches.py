@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
@@ -161,4 +162,7 @@ def patched_name(spec: str, patch: "Patch") -> str:
     release = unpatched(spec)
     name, place = guarded(lambda: interpreter_of(release))
     whole, _ = guarded(lambda: with_packages(patch, named.family, place))
+    if whole.packages and not whole.sources:
+        what = f"{', '.join(whole.packages)} lies beside the release, and nothing of it is applied"
+        print(f"blockproof: {what}; name what applies it with --patch", file=sys.stderr)
     return whole.over(name)

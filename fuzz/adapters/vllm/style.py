@@ -18,51 +18,13 @@ from ...targets.unsaid import UNSAID
 from .binding import Binding
 from .driver import VllmStyleDriver
 from .event_names import EventNames
+from .live_request import LiveRequest
 from .observe import Observer, unseen_in
+from .public import PublicObserver, shows_parts, unseen_of
 
 _REFUSED = ops.Refused()
 _UNSAID = UNSAID["KVCacheManager.allocate_slots"]
 """A scheduler leaves these out for a request that runs already; for one that it admits it names every argument."""
-
-
-class _Live:
-    """What the scheduler knows of a request."""
-
-    __slots__ = ("hit", "hit_tokens", "in_flight", "named", "request", "said", "scheduled", "settled")
-
-    def __init__(self, request: Any, in_flight: bool) -> None:
-        self.request = request
-        self.in_flight = in_flight
-        """Is the core told how many tokens are in flight?"""
-        self.scheduled = 0
-        """Tokens of the step that was allocated and has not run yet."""
-        self.hit_tokens = 0
-        """Tokens of the hit that the last lookup found."""
-        self.hit: Any = None
-        """Blocks of that hit, as the core returned them."""
-        self.named = 0
-        """Hashes of full blocks that are known as what names in events are made of."""
-        self.settled = 0
-        """Tokens of all steps whose outcome is known."""
-        self.said = False
-        """Was the core ever told of tokens in flight by an operation?"""
-
-    def tell(self, tokens: int) -> None:
-        """Say of so many tokens that they are in flight. A core that was never told finds nothing in the request."""
-        if tokens or self.said:
-            self.request.num_in_flight_tokens = tokens
-            self.said = True
-
-    def settle(self) -> None:
-        """Count the tokens in flight: all tokens of steps whose outcome is not known yet.
-
-        A step that ends at the last known token is in flight until the token that it samples is known.
-        """
-        request = self.request
-        if request.num_computed_tokens < request.num_tokens:
-            self.settled = request.num_computed_tokens
-        if self.in_flight:
-            request.num_in_flight_tokens = request.num_computed_tokens - self.settled
 
 
 class VllmStyleTarget:
@@ -100,7 +62,7 @@ class VllmStyleTarget:
         """See `targets.base.copies_of`."""
         self._binding = binding
         self._called = binding.release
-        self._requests: dict[str, _Live] = {}
+        self._requests: dict[str, LiveRequest] = {}
         self._adapters: dict[str, int] = {}
         self._hashers: dict[tuple[int, bool], Any] = {}
         self._refusals: Refusals | None = None
@@ -148,11 +110,22 @@ class VllmStyleTarget:
                 self._hasher = self._hasher_of(shape) if shape.caching else None
         except Exception as error:
             return failed(error), None
-        self._pool = self._manager.block_pool
-        self.hides = self._hides | self._called.hides(self._manager) | unseen_in(self._pool)
         self._names = EventNames(shape.event_digests, self._hashes) if shape.events else None
-        self._observer = Observer(self._manager, self._adapters, self.hides, self._names)
+        try:
+            self._observer = self._observe(shape)
+        except AttributeError as error:
+            raise _unreadable(error) from error
         return DONE, self.look()
+
+    def _observe(self, shape: Shape) -> Observer | PublicObserver:
+        """What reads the state of the new core: from the parts that vLLM's has, else by its methods."""
+        manager = self._manager
+        if not shows_parts(manager):
+            self.hides = self._hides | unseen_of(manager)
+            return PublicObserver(manager, shape, self._requests)
+        self._pool = manager.block_pool
+        self.hides = self._hides | self._called.hides(manager) | unseen_in(self._pool)
+        return Observer(manager, self._adapters, self.hides, self._names)
 
     def _hasher_of(self, shape: Shape) -> Any:
         """What computes the hashes of blocks; it knows nothing of a core, so those of one block size share it."""
@@ -203,11 +176,11 @@ class VllmStyleTarget:
         except Exception as error:
             return failed(error)
 
-    def _live(self, name: str) -> _Live:
+    def _live(self, name: str) -> LiveRequest:
         """The request of this name; for an unknown name a new one, which is not kept."""
         live = self._requests.get(name)
         if live is None:
-            live = _Live(self._new_request(ops.Submit(name, (0,))), self._called.in_flight)
+            live = LiveRequest(self._new_request(ops.Submit(name, (0,))), self._called.in_flight)
             self._named(live)
         return live
 
@@ -220,7 +193,7 @@ class VllmStyleTarget:
 
     def _submit(self, op: ops.Submit) -> Outcome:
         request = self._new_request(op)
-        self._requests[op.request] = live = _Live(request, self._called.in_flight)
+        self._requests[op.request] = live = LiveRequest(request, self._called.in_flight)
         return self._named(live)
 
     def _lookup(self, op: ops.Lookup) -> Outcome:
@@ -309,7 +282,7 @@ class VllmStyleTarget:
         """Those of the full blocks of all requests."""
         return (digest for live in self._requests.values() for digest in live.request.block_hashes)
 
-    def _named(self, live: _Live) -> Outcome:
+    def _named(self, live: LiveRequest) -> Outcome:
         """How many full blocks of the request have a hash; the names in events are made of them."""
         hashes = live.request.block_hashes
         if self._names is not None and len(hashes) > live.named:
