@@ -231,6 +231,7 @@ def patch():
 
 
 @needs_release
+@pytest.mark.slow
 def test_what_a_patch_leaves_of_an_allocation_that_the_world_refuses_is_found(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -326,6 +327,7 @@ def test_options_may_be_given_as_variables(file: Path, monkeypatch: pytest.Monke
 
 
 @needs_release
+@pytest.mark.slow
 def test_a_patch_with_a_design_is_judged_without_the_model(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text('DESIGNS = ("compressed_4",)\nBLOCK_SIZES = (2,)\n')
     spec = Patch(("one_more.py",)).over(RELEASE)
