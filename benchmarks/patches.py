@@ -30,7 +30,7 @@ from blockproof.fuzz.targets.base import TargetUnavailableError, close_target
 from written import command, machine_lines, parser, put, table
 
 RELEASE = "vllm==0.23.0"
-SECONDS = 15.0
+SECONDS = 120.0
 """For `verify` on one patch at most, what it shrinks included."""
 ATTENTION = ("full", "sliding", "full+sliding", "mamba", "full+mamba", "chunked")
 PATCH = '''"""{title}"""

@@ -58,7 +58,8 @@ OFFERS = """\
 ## `offers`: what few cores have
 
 A target that does not say it is not asked for it: there is nothing to put into `lacks`. Requests of a batch
-in a trace are then asked one by one, and nobody tells of tokens in flight. The contract judges the state
+in a trace are then asked one by one, nobody tells of tokens in flight, and room is asked for while nothing
+is refused. The contract judges the state
 before and after each allocation: where it is among the oracles, batches are asked one by one as well.
 """
 LOSES = """\

@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 
 from ...model.ops import Shape
 from ..targets.base import Calculator, Target
-from ..targets.declarations import OFFERS
+from ..targets.declarations import OFFERS, STARVED
 from ..targets.family import Mutable
 from .impl_limits import LowLimits
 from .vllm.binding import Binding, names_of
+from .vllm.core_calculator import CoreCalculator
 from .vllm.question_json import spec_from_json
 from .vllm.releases import REFERENCE, release_of
-from .vllm.style import CoreCalculator, VllmStyleTarget
+from .vllm.style import VllmStyleTarget
 
 __all__ = [
     "CORES",
@@ -139,7 +140,12 @@ def bind_impl(core: str = "impl") -> Binding:
         sampling=None,
         hasher_options={},
         around=partial(LowLimits, package=package),
-        release=replace(release_of(REFERENCE), retention="keyword", loses=frozenset(), offers=frozenset(OFFERS)),
+        release=replace(
+            release_of(REFERENCE),
+            retention="keyword",
+            loses=frozenset(),
+            offers=frozenset(OFFERS) - {STARVED},
+        ),
     )
 
 

@@ -1,7 +1,8 @@
-"""`--patch`, `--with`, `--path` and `--without`, which every command takes that takes a release as its target."""
+"""`--patch`, `--with`, `--path`, `--without` and `--refuse`, of every command that takes a release as its target."""
 
 import inspect
 import json
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
@@ -16,7 +17,7 @@ from .options import guarded, usage
 if TYPE_CHECKING:
     from ..opening.patches import Patch
 
-PATCH, WITH, PATH, WITHOUT = "patch", "packages", "path", "without"
+PATCH, WITH, PATH, WITHOUT, REFUSE = "patch", "packages", "path", "without", "refuse"
 PatchOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -38,7 +39,16 @@ WithoutOption = Annotated[
     list[str] | None,
     typer.Option("--without", metavar="NAME", help="Stand in for modules that cannot be imported here, NAME,NAME."),
 ]
-_OPTIONS = {PATCH: PatchOption, WITH: WithOption, PATH: PathOption, WITHOUT: WithoutOption}
+RefuseOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--refuse",
+        metavar="CALL",
+        help="Let some calls of this function fail, MODULE:CLASS.METHOD, or of the last --patch CLASS.METHOD; they "
+        "return None, or raise with =ERROR behind the name. Can be repeated.",
+    ),
+]
+_OPTIONS = {PATCH: PatchOption, WITH: WithOption, PATH: PathOption, WITHOUT: WithoutOption, REFUSE: RefuseOption}
 Command = Callable[..., None]
 
 
@@ -59,7 +69,7 @@ def patchable(command: Command, *, beside: bool = False, handed: bool = False, v
         patch = _patch_of(**named)
         if own and patch is not None:
             raise typer.BadParameter(
-                "--patch, --with and --without change a release; with --git each commit is its own"
+                "--patch, --with, --without and --refuse change a release; with --git each commit is its own"
             )
         if own_path and not own:
             given[PATH] = None
@@ -96,12 +106,16 @@ def _by_variable(name: str, option: Any) -> Any:
 
 
 def _patch_of(
-    patch: Sequence[str] = (), packages: Sequence[str] = (), path: Sequence[str] = (), without: Sequence[str] = ()
+    patch: Sequence[str] = (),
+    packages: Sequence[str] = (),
+    path: Sequence[str] = (),
+    without: Sequence[str] = (),
+    refuse: Sequence[str] = (),
 ) -> "Patch | None":
     from ..opening.patches import Patch
 
     names = tuple(name.strip() for text in without for name in text.split(","))
-    made = Patch(tuple(patch), tuple(packages), tuple(path), names)
+    made = Patch(tuple(patch), tuple(packages), tuple(path), names, tuple(refuse))
     with usage():
         made.check()
     return made or None
@@ -143,9 +157,12 @@ def patched_name(spec: str, patch: "Patch") -> str:
     if not isinstance(named, ReleaseName):
         what = f"{spec} is none" if spec else "none is named"
         raise typer.BadParameter(
-            f"--patch, --with, --path and --without change a release, and {what}: --target {example()}"
+            f"--patch, --with, --path, --without and --refuse change a release, and {what}: --target {example()}"
         )
     release = unpatched(spec)
     name, place = guarded(lambda: interpreter_of(release))
     whole, _ = guarded(lambda: with_packages(patch, named.family, place))
+    if whole.packages and not whole.sources:
+        what = f"{', '.join(whole.packages)} lies beside the release, and nothing of it is applied"
+        print(f"blockproof: {what}; name what applies it with --patch", file=sys.stderr)
     return whole.over(name)

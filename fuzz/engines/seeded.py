@@ -17,6 +17,7 @@ from ..runs.case import loop
 from ..runs.open_run import drawn_script, drawn_shape, guarded, open_run, usable, workload_of
 from ..runs.run import Run
 from ..targets.base import Target, TargetLostError, TargetUnavailableError, adapted_shape
+from ..targets.declarations import STARVED
 from ..traces.replay import replay
 from ..workload.draw import SeededDraw
 from ..workload.operations import Workload
@@ -201,7 +202,7 @@ def located(run: Run, late: Finding) -> tuple[Finding, Trace]:
 
 
 def _drive(run: Run, workload: Workload, tuning: Tuning) -> Finding | None:
-    scene, step, has_all = run.scene, run.step, not run.lacks
+    scene, step, has_all = run.scene, run.step, run.lacks <= {STARVED}  # which is not drawn then
     for _ in range(tuning.operations):
         drawn = workload.next(scene)
         operation = drawn if has_all else usable(run, drawn)

@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
-from ...model.ops import OPERATIONS, Done, Failed, Group, Item, Operation, Outcome, Shape, Value
+from ...model.ops import Done, Failed, Group, Item, Operation, Outcome, Shape, Value
 from .cause import Cause, Frame
+from .starved import EVERY_OPERATION
 
 T = TypeVar("T")
 
 OUTCOMES: Mapping[str, type[Outcome]] = {kind.__name__: kind for kind in get_args(Outcome)}
 Record: TypeAlias = Group | Shape | Item | Operation | Frame | Cause | Outcome
-_RECORDS: tuple[type[Record], ...] = (Group, Shape, Item, Frame, Cause, *OPERATIONS.values(), *OUTCOMES.values())
+_RECORDS: tuple[type[Record], ...] = (Group, Shape, Item, Frame, Cause, *EVERY_OPERATION.values(), *OUTCOMES.values())
 _HINTS: Mapping[object, Mapping[str, object]] = {
     **{kind: get_type_hints(kind) for kind in _RECORDS},
     Failed: {"error": str, "cause": Cause | None},
@@ -34,7 +35,7 @@ def to_json(data: object) -> object:
     if not isinstance(data, Record):
         return data
     name = type(data).__name__
-    tag: dict[str, object] = {"op": name} if name in OPERATIONS else {"outcome": name} if name in OUTCOMES else {}
+    tag: dict[str, object] = {"op": name} if name in EVERY_OPERATION else {"outcome": name} if name in OUTCOMES else {}
     values = {field: getattr(data, field.name) for field in fields(data)}
     return tag | {field.name: to_json(value) for field, value in values.items() if value != field.default}
 
@@ -50,7 +51,7 @@ def operation_from_json(raw: object, where: str = "operation") -> Operation:
     >>> operation_from_json({"op": "Reset"})
     Reset()
     """
-    return _tagged("op", OPERATIONS, raw, where)
+    return _tagged("op", EVERY_OPERATION, raw, where)
 
 
 def outcome_from_json(raw: object, where: str = "outcome") -> Outcome:

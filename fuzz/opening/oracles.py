@@ -50,6 +50,8 @@ def suited_when_asked(spec: str) -> tuple[str, ...]:
 
 def suited_and_why(spec: str, target: Target | None = None) -> tuple[tuple[str, ...], str]:
     """The oracles as from `suited_to`, and why it is these, as the end of a sentence."""
+    if target is not None and family_of(likeness(target)) is not None and (designs := designs_of(target)):
+        return MODEL_FREE, f"the target does by design {_named(designs)}, of which no model knows"
     like = "" if target is None or family_of(spec) is not None else likeness(target)
     if family_of(like) is not None and suited_to(like) == ORACLES:
         return ORACLES, f"the target is like {like}, which the model describes exactly"

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -27,8 +28,10 @@ _OURS = (
 VARIABLE = "BLOCKPROOF_CHILD_PATCH"
 
 
-SAID: dict[str, set[str]] = {"HIDES": set(), "LACKS": set()}
+SAID: dict[str, set[Any]] = {"HIDES": set(), "LACKS": set(), "DESIGNS": set(), "BLOCK_SIZES": set()}
 """What the sources of the patch say of the patched engine, in constants of these names."""
+CALLS: set[str] = set()
+"""Calls that can be made to fail: of the constant `REFUSES` of the sources, and of `--refuse`."""
 
 
 class PatchError(ImportError):
@@ -115,9 +118,13 @@ def _loaded(module: ModuleType) -> ModuleSpec:
 class Hook(MetaPathFinder):
     """Stands in for modules, and applies the sources of a patch before the engine is imported."""
 
-    def __init__(self, engine: str, sources: list[str], without: list[str], folders: list[str]) -> None:
-        """`folders`: where the files of the patch lie, for messages."""
+    def __init__(
+        self, engine: str, sources: list[str], without: list[str], folders: list[str], refuses: list[str]
+    ) -> None:
+        """`folders`: where the files of the patch lie, for messages; `refuses`: calls that can be made to fail, those
+        without a module in the last source."""
         self._engine, self._sources, self._without, self._folders = engine, sources, without, folders
+        self._refuses, self._last = refuses, ""
         self._begun = False
         self._problem = ""
 
@@ -132,6 +139,7 @@ class Hook(MetaPathFinder):
             self._hang_in()
             for source in self._sources:
                 self._apply(source)
+            self._name_calls(self._refuses)
             if self._problem:  # what has been imported meanwhile is not to be had either
                 for loaded in [one for one in sys.modules if one.partition(".")[0] == self._engine]:
                     del sys.modules[loaded]
@@ -150,6 +158,10 @@ class Hook(MetaPathFinder):
                 except ImportError:
                     continue  # whoever imports the parent will say so
 
+    def _name_calls(self, calls: Iterable[str]) -> None:
+        """Note that these can be made to fail; one without a module is one of the source that came last."""
+        CALLS.update(call if ":" in call else f"{self._last}:{call}" for call in calls)
+
     def _apply(self, source: str) -> None:
         if self._problem:
             return
@@ -163,6 +175,8 @@ class Hook(MetaPathFinder):
                 changes()
             for said, names in SAID.items():
                 names.update(getattr(module, said, ()))
+            self._last = module.__name__
+            self._name_calls(getattr(module, "REFUSES", ()))
         except BaseException as error:  # somebody's code may end in any way
             self._problem = _told(source, error, self._folders)
 

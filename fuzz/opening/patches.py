@@ -23,11 +23,12 @@ VARIABLE = "BLOCKPROOF_CHILD_PATCH"
 """The environment variable in which a child finds what to apply (`patch_hook`)."""
 PROBLEM = "PatchError"
 """The class of the error with which a child refuses to import an engine whose patch cannot be applied."""
-_OPTIONS = {"paths": "path", "packages": "with", "without": "without"}
+_OPTIONS = {"paths": "path", "packages": "with", "without": "without", "refuses": "refuse"}
 """Fields of a `Patch` to the words before them in a name, which are the options of commands, too."""
 _SAFE = "/~.,:=-_ "
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(==[A-Za-z0-9][A-Za-z0-9.]*)?")
+_CALL = re.compile(r"([A-Za-z_][\w.]*:)?[A-Za-z_][\w.]*(=[A-Za-z_][\w.]*)?")
 _DIGITS = 8
 _SAID: set[tuple[str, str]] = set()
 """Which changes of a patch were told already."""
@@ -55,11 +56,13 @@ class Patch:
     """Folders on the import path."""
     without: tuple[str, ...] = ()
     """Modules that are stood in for, since they cannot be imported here."""
+    refuses: tuple[str, ...] = ()
+    """Calls that can be made to fail (`targets.refusing`)."""
     recorded: str = ""
     """The digest that a name gives; empty if it gives none."""
 
     def __bool__(self) -> bool:
-        return bool(self.sources or self.packages or self.paths or self.without)
+        return bool(self.sources or self.packages or self.paths or self.without or self.refuses)
 
     @property
     def label(self) -> str:
@@ -67,7 +70,7 @@ class Patch:
         if self.sources:
             file = self.sources[-1]
             return Path(file).stem if is_file(file) else file.partition(":")[0].partition(".")[0]
-        first = (*self.packages, *self.paths, *self.without)[0]
+        first = (*self.packages, *self.paths, *self.without, *self.refuses)[0]
         return Path(first.partition("==")[0]).name
 
     @property
@@ -111,12 +114,18 @@ class Patch:
         for name in self.without:
             if not _MODULE.fullmatch(name) or ":" in name:
                 raise ValueError(f"--without: {name!r} is no module's name, such as torch_npu")
+        for call in self.refuses:
+            if not _CALL.fullmatch(call) or not (self.sources or ":" in call):
+                raise ValueError(
+                    f"--refuse: {call!r} is no call; write MODULE:CLASS.METHOD or MODULE:FUNCTION, or without its "
+                    "module one of the last --patch, and =ERROR behind it if it raises"
+                )
 
     def digest(self) -> str:
         """Of the files and of what else the name says: other digits, another patch. Packages count by their names."""
-        found = sha256(
-            json.dumps([self.packages, self.without, [one for one in self.sources if not is_file(one)]]).encode()
-        )
+        modules = [one for one in self.sources if not is_file(one)]
+        named = [self.packages, self.without, modules, *filter(None, [self.refuses])]
+        found = sha256(json.dumps(named).encode())
         for path in self._files():
             found.update(path.name.encode() + b"\0")
             found.update(path.read_bytes())
@@ -145,6 +154,7 @@ class Patch:
         folders = [Path(name).expanduser().resolve() for name in self.paths]
         shown = [*map(str, (*folders, *packages)), *(source for source in sources if is_file(source))]
         told = {"engine": engine, "sources": sources, "without": list(self.without), "folders": shown}
+        told["refuses"] = list(self.refuses)
         return PatchPlace((*folders, *packages), json.dumps(told))
 
     def _tell_change(self) -> None:
@@ -169,7 +179,8 @@ def patch_of(spec: str) -> Patch | None:
         name = words.get(word, "") if equals else "sources"
         if not name or not (value if equals else word):
             raise ValueError(
-                f"{spec!r}: {part!r} is no patch; write FILE.py, MODULE, path=DIR, with=PACKAGE, without=NAME"
+                f"{spec!r}: {part!r} is no patch; write FILE.py, MODULE, path=DIR, with=PACKAGE, "
+                "without=NAME, refuse=CALL"
             )
         found[name].append(unquote(value if equals else word))
     return Patch(**{name: tuple(ones) for name, ones in found.items()}, recorded=recorded)

@@ -87,11 +87,15 @@ def _opened_here(named: TargetName) -> Target:
 
 def _declared(target: Target) -> Target:
     """The target of a release; of a patched one with what the patch says of it."""
-    said = getattr(sys.modules.get("sitecustomize"), "SAID", {})  # `patch_hook`, in a child of its own
-    if any(said.values()):
+    hook = sys.modules.get("sitecustomize")  # `patch_hook`, in a child of its own
+    said, calls = getattr(hook, "SAID", {}), getattr(hook, "CALLS", ())
+    if calls or any(said.values()):
         if not hasattr(target, "declare"):
-            raise TargetUnavailableError(f"{target.name}: HIDES and LACKS of a patch have no effect here")
-        target.declare(hides=said["HIDES"], lacks=said["LACKS"])
+            raise TargetUnavailableError(f"{target.name}: {', '.join(said)} and REFUSES of a patch have no effect here")
+        try:
+            target.declare(refuses=calls, **{name.lower(): names for name, names in said.items()})
+        except ValueError as error:
+            raise TargetUnavailableError(str(error)) from error
         check_declarations(target)
     return target
 

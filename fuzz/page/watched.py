@@ -23,6 +23,7 @@ from ..targets.answers import outcome_and_snapshot, problem_with_answer
 from ..targets.base import Target, hidden_fields, is_told, likeness
 from ..targets.block_ids import without_hidden
 from ..targets.glance import Glancing
+from ..targets.rule import model_answer
 from .changes import Changes, RequestContents, visible_part
 from .words import RequestNumbers, answer_words, cut, operation_words, step_text
 
@@ -67,7 +68,7 @@ class _ShownModel:
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """Apply the operation."""
         plain = self._glances and self.last is not None and not misuse(self.model, operation)
-        outcome = self.model.apply(operation)
+        outcome = model_answer(self.model, operation)
         if plain and self.last is not None and not isinstance(outcome, Failed):
             self.last = self._looks.glance(operation, self.last)
         else:

@@ -25,6 +25,7 @@ from ...model.ops import (
 )
 from ...model.shown.snapshot import Snapshot
 from ..findings.difference import first_difference
+from ..findings.starved import Starved
 from ..findings.words import operation_text, outcome_text, plural
 from ..kinds import KINDS
 from ..reports.document import Place
@@ -66,6 +67,10 @@ def operation_words(operation: Operation) -> str:
     match operation:
         case ops.Submit():
             return f"Request {operation.request} arrives with {', '.join(_arrival(operation))}."
+        case Starved():
+            served = f"the first {plural(operation.served, 'call')}" if operation.served else "none"
+            gives = f"while the world answers {served} of those that may fail"
+            return f"{operation_words(operation.allocation)[:-1]}, {gives}."
         case ops.Allocate():
             return f"Request {operation.request} asks for room for {', '.join(_room(operation))}."
         case ops.AllocateBatch(names, count, lookahead, in_flight):

@@ -12,6 +12,7 @@ from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.finding import BUG, CORRUPTION, LOST, Finding, Trace
 from ..findings.oracle_names import ADDITIONS, CONTRACT, LIVENESS, LOCKSTEP, ORACLES, SHADOW
+from ..findings.starved import Starved
 from ..findings.words import operation_text, outcome_text
 from ..oracles.liveness import is_script
 from ..runs.judging import Judging
@@ -179,6 +180,8 @@ def _not_applied(trace: Trace, applied: Trace, lacks: Collection[str], last_outc
 def _why_not(operation: Operation, lacks: Collection[str]) -> str:
     """What was not applied of a trace, and why: it is not there, or does not fit what came before."""
     kind, text = type(operation).__name__, operation_text(operation)
+    if isinstance(operation, Starved):
+        return f"{text}: it has no calls that can be refused"
     if kind in lacks:
         return f"{text}: it has no equivalent of {kind}"
     if adapted(operation, lacks) != operation:

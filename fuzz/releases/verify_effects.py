@@ -19,6 +19,7 @@ from ..runs.judging import Judging
 from ..runs.pair import Pair, Strictness
 from ..targets.base import hidden_fields
 from ..targets.deviations import DeviatingModel, Deviation, trace_names
+from ..targets.rule import model_answer
 from ..traces.files import TraceError
 from ..traces.replay import replay
 from ..traces.trace_file import read_trace
@@ -157,7 +158,7 @@ def occurring(like: str, trace: Trace) -> tuple[str, ...]:
     for operation in trace.operations:
         if model.dead or not allows(model, operation):
             break
-        model.apply(operation)
+        model_answer(model, operation)
     return tuple(sorted(model.deviated.keys() - {name for name, times in model.deviated.items() if not times}))
 
 

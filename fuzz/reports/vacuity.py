@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from ..findings.oracle_names import EVERY, SHADOW
 from ..findings.words import plural
+from ..runs.run import MAY_STARVE, SERVED_AGAIN, STARVED_REFUSED
+from ..targets.declarations import STARVED
 from .summary import Summary
 
 LEAST_OPERATIONS = 100
@@ -72,6 +74,12 @@ def _problems(summary: Summary) -> Iterator[str]:
         )
     elif _is_blind(summary):
         yield "the shadow memory saw no block tables; show them, or choose contract and liveness with --oracle"
+    if summary.reached[MAY_STARVE] and not summary.reached[SERVED_AGAIN]:
+        yield (
+            "calls were to be refused, and none was whose allocation is served when asked again (asked "
+            f"{plural(summary.operation_counts[STARVED], 'time')}, {summary.reached[STARVED_REFUSED]:,} refused); "
+            "look at whether an allocation makes the calls that REFUSES or --refuse names, or run more operations"
+        )
     lookups, hits = summary.hits["lookups"], summary.hits["hits"]
     if lookups >= LEAST_LOOKUPS and not hits:
         yield (

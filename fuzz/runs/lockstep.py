@@ -7,7 +7,7 @@ the contract (§2) can judge the target as well.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ...model.core import Model
@@ -19,6 +19,7 @@ from ...model.ops import (
     Landed,
     Operation,
     Outcome,
+    Refused,
     Release,
     Shape,
     StepStart,
@@ -33,12 +34,14 @@ from ..findings.difference import difference, first_difference, kind_of
 from ..findings.finding import Finding
 from ..findings.oracle_names import CONTRACT, SHADOW
 from ..findings.severity import worst_of
+from ..findings.starved import Starved
 from ..opening.known_deviations import model_for
 from ..targets.answers import problem_with_answer
 from ..targets.base import TargetLostError, is_told, likeness
 from ..targets.block_ids import stray_id
 from ..targets.deviations import MISUSE_UNCHECKED, DeviatingModel, corrupting
 from ..targets.glance import Answering, Glancing
+from ..targets.rule import model_answer
 from .model_looks import ModelLooks
 from .run import Run, ask
 from .situations import Situations
@@ -112,6 +115,8 @@ class LockstepRun(Run):
             return self._lost(lost, None, expected)
 
     def _step(self, operation: Operation) -> Finding | None:
+        if isinstance(operation, Starved):
+            return self._step_starved(operation)
         model, last = self.model, self._ours
         misused = self.misused = type(operation) in CHECKED and misuse(model, operation)
         self._outside_before = tuple(model.state.outside) if self.contract is not None else ()
@@ -151,11 +156,45 @@ class LockstepRun(Run):
         if finding is not None:
             self.found = finding if misused else self._with_others(finding, operation, actual, before, theirs)
             return self.found
-        if self.shadow is None and self.contract is None:
-            return None
-        if self.dead or misused or theirs is None:  # oracles judge no misuse: engines do not do that
+        return None if misused else self._judged(operation, actual, before, theirs)
+
+    def _judged(
+        self, operation: Operation, actual: Outcome, before: Snapshot | None, theirs: Snapshot | None
+    ) -> Finding | None:
+        """What the other oracles make of an operation at which both sides agree. Of misuse they judge nothing: engines
+        do not do that."""
+        if (self.shadow is None and self.contract is None) or self.dead or theirs is None:
             return None
         return self._judge_target(operation, actual, before, theirs)
+
+    def _step_starved(self, operation: Starved) -> Finding | None:
+        """What the world refuses is no operation of the model. The target may refuse, and then nothing has changed, or
+        what a refusal for want of room changes; else it must answer like the model."""
+        self._outside_before = tuple(self.model.state.outside) if self.contract is not None else ()
+        before, ours = self._theirs, self._looks.look()
+        try:
+            actual, theirs = ask(self.target.step, operation)
+            if isinstance(actual, Refused):
+                expected: Outcome = actual
+                if self._visible(ours, theirs) != ours:  # entries behind a window, which a refusal may give back
+                    self.model.apply(replace(operation.allocation, reserved=self.shape.num_blocks))
+                    ours = self._looks.look()
+                model_answer(self.model, operation)
+            else:
+                expected = self.model.apply(operation.allocation)
+                self._situations.see(operation.allocation, expected, ours, ours := self._looks.look())
+            self.outcomes.append(expected)
+            self.model_shows, self._looked = ours, True
+            if self._deviating is not None and self._deviating.undefined:
+                return None
+            finding = self._compare(operation, expected, actual, ours, theirs := self._visible(ours, theirs))
+        except TargetLostError as lost:
+            self.outcomes += [Failed(lost.kind)] * (len(self.operations) - len(self.outcomes))
+            return self._lost(lost, operation, None)
+        if finding is None:
+            return self._judged(operation, actual, before, theirs)
+        self.found = self._with_others(finding, operation, actual, before, theirs)
+        return self.found
 
     def _step_blindly(self, operation: Operation, expected: Outcome) -> Finding | None:
         """Compare nothing but the outcome."""

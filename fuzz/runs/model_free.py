@@ -5,7 +5,7 @@ next follows from the answers of the target (`scheduler_view`).
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import chain
 
 from ...model import ops
@@ -17,6 +17,7 @@ from ...model.shown.snapshot import Snapshot
 from ...model.state import Request
 from ..findings.finding import Finding
 from ..findings.oracle_names import SHADOW
+from ..kinds.compressed import rules_with
 from ..oracles.contract import Contract, unobserved
 from ..targets.answers import kept, problem_with_answer, unchanged
 from ..targets.base import TargetLostError, is_told
@@ -29,8 +30,8 @@ from .scheduler_view import SchedulerView
 class RebuiltTables:
     """Tables of full attention: the hit of the lookup that an allocation uses, and the new blocks of each."""
 
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
+    def __init__(self, shape: Shape, designs: Collection[str] = ()) -> None:
+        self.shape, self._rules = shape, rules_with(shape, designs)
         self._tables: list[dict[str, list[int]]] = [{} for _ in shape.groups]
 
     @staticmethod
@@ -62,12 +63,12 @@ class RebuiltTables:
         for group, (of_group, row, new) in enumerate(zip(self._tables, rows, value, strict=True)):
             if not isinstance(new, tuple) or not all(type(block) is int for block in new):
                 return False
-            size = self.shape.groups[group].block_size * self.shape.parallel
+            rule = self._rules[group]
             table = of_group.setdefault(operation.request, [])
-            table += [*row[: cdiv(tokens, size)], *(block for block in new if isinstance(block, int))]
-            if len(table) * size < min(request.computed + request.scheduled, self.shape.max_model_len):
+            table += [*row[: cdiv(tokens, rule.b)], *(block for block in new if isinstance(block, int))]
+            if len(table) < rule.required(min(request.computed + request.scheduled, self.shape.max_model_len)):
                 return False
-            if tokens % size:
+            if tokens % rule.b:
                 return False  # a hit that ends inside a block: it is copied, and nobody says where to
         return True
 
@@ -113,7 +114,7 @@ class ModelFreeRun(Run):
             return self._stray(stray, None, outcome)
         shown = without_hidden(shown, shape.num_blocks, self.hidden)
         self.view.start(shown, shows_free="free" not in self.hidden)
-        self._rebuilt = RebuiltTables(shape) if "tables" in self.hidden and self._may_rebuild() else None
+        self._rebuilt = RebuiltTables(shape, self.designs) if "tables" in self.hidden and self._may_rebuild() else None
         self.built, self._shown = True, self._completed(shown)
         self._start_contract(self._shown)
         return None

@@ -7,9 +7,10 @@ from ...model.legal import misuse
 from ...model.ops import Advance, AllocateBatch, Operation, Shape
 from ..findings.finding import Finding, Trace, our_bug
 from ..findings.oracle_names import LANDED, LOCKSTEP
+from ..findings.starved import Starved
 from ..oracles.liveness import draw_script
 from ..targets.base import Target, TargetLostError, TargetUnavailableError, adapted, adapted_shape
-from ..targets.declarations import HOLDS_BACK, in_shape
+from ..targets.declarations import HOLDS_BACK, STARVED, in_shape
 from ..workload.draw import Draw
 from ..workload.operations import Workload
 from ..workload.rounds import with_rounds
@@ -34,6 +35,8 @@ def open_run(target: Target, judging: Judging = USUAL) -> Run:
     return LockstepRun(target, judging) if LOCKSTEP in judging.oracles else ModelFreeRun(target, judging)
 
 
+REFUSALS = (0, 1, 3)
+"""`Tuning.refusals` of a target that offers `Starved`."""
 _SPECIAL: Mapping[About, Callable[[Draw, Shape], Shape]] = {"rounds": with_rounds, "steps": with_steps}
 
 
@@ -55,6 +58,8 @@ def drawn_script(run: Run, draw: Draw, attention: str) -> Trace:
 
 def workload_of(run: Run, draw: Draw, shape: Shape, *, chaos: bool = False, tuning: Tuning = USUAL_TUNING) -> Workload:
     """What draws the operations of the run: such as the target has, and its oracles can judge."""
+    if STARVED not in in_shape(run.lacks, shape):
+        tuning = replace(tuning, refusals=REFUSALS)
     tuned = {} if tuning is USUAL_TUNING else {"tuning": tuning}  # the generator of an earlier commit may know of none
     lands = LANDED in run.oracles or HOLDS_BACK in run.hidden
     return Workload(
@@ -78,7 +83,10 @@ def usable(run: Run, operation: Operation) -> Operation | None:
 
 def asked(run: Run, operation: Operation) -> Sequence[Operation]:
     """What the target is asked for in place of an operation of a trace, before `usable`: the requests of a batch one by
-    one where it has no such call, or where the contract judges each of them."""
+    one where it has no such call, or where the contract judges each of them; and for room as ever where nothing can be
+    refused."""
+    if isinstance(operation, Starved) and STARVED in run.lacks:
+        return (operation.allocation,)
     if isinstance(operation, AllocateBatch) and "AllocateBatch" in run.lacks:
         return operation.allocations
     return (operation,)

@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from sys import getrecursionlimit
 from typing import Any
 
-from ...model.ops import Allocate, Done, Failed, Operation, Outcome, Shape
+from ...model.ops import Allocate, Done, Failed, Lookup, Operation, Outcome, Refused, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.difference import difference
 from ..findings.finding import BUG, CORRUPTION, Finding, Trace, our_bug
 from ..findings.interruption import is_from_outside
 from ..findings.oracle_names import CONTRACT, LANDED, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
 from ..findings.severity import worst_of
+from ..findings.starved import Starved
 from ..oracles.contract import Contract, Violation, unobserved
 from ..oracles.shadow import Corruption, Shadow
 from ..targets.answers import outcome_and_snapshot, raised_by_target
@@ -36,7 +37,7 @@ from ..targets.base import (
     losing,
 )
 from ..targets.block_ids import STRAY_ID, stray_copy
-from ..targets.declarations import in_shape
+from ..targets.declarations import STARVED, in_shape
 from ..targets.unharmed import allow_recursion, unharmed
 from ..workload.scene import Scene
 from .judging import USUAL, Judging, TooLongError
@@ -82,6 +83,9 @@ def _wish(operation: Allocate, scene: Scene) -> str:
     return next((wish for wish, asked in wishes.items() if asked), "room for its next tokens only")
 
 
+STARVED_REFUSED, SERVED_AGAIN = "refusal of the world", "refusal of the world: asked again, and served"
+"""Situations of targets that offer `Starved`."""
+MAY_STARVE = "run in which the world may refuse"
 OUTSIDE = "outside of the pool"
 """The kind of the sentence about an id that is no block of the pool."""
 _NOT_OURS = (TargetLostError, TargetUnavailableError)
@@ -132,6 +136,8 @@ class Run(ABC):
         """Operations that did not return: kind, `Refused` or `Failed`, and why (`why_not_done`)."""
         self.impossible: Counter[str] = Counter()
         """Kinds of operations that were drawn although they are not possible on this target."""
+        self._waiting: Allocate | None = None
+        """What was refused since the world gave out, until something else than a lookup for it is asked."""
 
     @property
     @abstractmethod
@@ -162,7 +168,9 @@ class Run(ABC):
         self.misuse, self.seen = Counter(), Counter()
         self.causes, self.impossible = Counter(), Counter()
         self.found, self.in_step, self.built, self.not_built = None, False, False, ""
-        self.corruption, self.noted = None, []
+        self.corruption, self.noted, self._waiting = None, [], None
+        if STARVED not in self.lacks_here:
+            self.seen[MAY_STARVE] = 1
         self.shadow: Shadow | None = None
         self.designs: frozenset[str] = frozenset()
         self.contract: Contract | None = None
@@ -195,10 +203,21 @@ class Run(ABC):
         self.in_step = False
         if finding is not None and finding.is_our_bug:
             return finding
+        if MAY_STARVE in self.seen:
+            self._see_starved(operation, self.outcomes[-1])
         if type(outcome := self.outcomes[-1]) is not Done:
             why = why_not_done(operation, outcome, self.scene)
             self.causes[type(operation).__name__, type(outcome).__name__, why] += 1
         return finding
+
+    def _see_starved(self, operation: Operation, outcome: Outcome) -> None:
+        """Count what the world refused, and whether the same was served when it was asked for again at once."""
+        if isinstance(operation, Starved):
+            self._waiting = operation.allocation if type(outcome) is Refused else None
+            self.seen[STARVED_REFUSED] += self._waiting is not None
+        elif self._waiting is not None and operation != Lookup(self._waiting.request):
+            self.seen[SERVED_AGAIN] += operation == self._waiting and type(outcome) is Done
+            self._waiting = None
 
     def finish(self) -> Finding | None:
         """The run is over: judge what was not looked at since the last full look. Returns a finding if there is one."""
@@ -302,6 +321,8 @@ class Run(ABC):
         self, operation: Operation, actual: Outcome, before: Snapshot | None, after: Snapshot, scene: Scene
     ) -> list[Finding]:
         """What the shadow memory and the contract object to. `scene` is the state after the operation."""
+        if isinstance(operation, Starved) and type(actual) is Done:
+            operation = operation.allocation  # served, it is like any other
         found, about = [], (operation, actual, before or after, after)
         try:
             if self.shadow is not None:

@@ -7,7 +7,8 @@ from itertools import accumulate
 from typing import Any
 
 from ...model.attention import RULES, Mamba
-from ...model.ops import OPERATIONS, Allocate, AllocateBatch, Group, Operation, Shape, Submit
+from ...model.ops import Allocate, AllocateBatch, Group, Operation, Shape, Submit
+from ..findings.starved import EVERY_OPERATION, Starved
 from .declarations import in_shape
 
 
@@ -115,6 +116,8 @@ def _adapted_prompt(submit: Submit, lacks: Collection[str]) -> Submit:
 
 @cache
 def _defaults(kind: str, lacks: frozenset[str]) -> tuple[tuple[str, Any], ...]:
-    """The fields of a kind of operation that a target lacks, each with its default; a batch is made of allocations."""
-    of = Allocate.__name__ if OPERATIONS[kind] is AllocateBatch else kind
-    return tuple((one.name, one.default) for one in fields(OPERATIONS[kind]) if f"{of}.{one.name}" in lacks)
+    """The fields of a kind of operation that a target lacks, each with its default; a batch is made of allocations, and
+    `Starved` is one."""
+    made = EVERY_OPERATION[kind]
+    of = Allocate.__name__ if made in (AllocateBatch, Starved) else kind
+    return tuple((one.name, one.default) for one in fields(made) if f"{of}.{one.name}" in lacks)

@@ -11,8 +11,10 @@ from typing import get_args
 
 from ...model.attention import RULES
 from ...model.ops import Group, Kind, Shape
+from ..findings.starved import Starved
 from ..findings.words import did_you_mean
 from ..kinds import KINDS
+from ..kinds.compressed import COMPRESSED
 
 PAGE = "docs/reference/declarations.md"
 """Where the names are listed for people."""
@@ -27,6 +29,7 @@ APPEND_ONLY = "append_only"
 FOR = " for "
 """Stands between a name and the kind of groups for which alone it holds, as in `Lookup for sliding`."""
 HYBRIDS = "hybrids"
+STARVED = Starved.__name__
 
 HIDES: Mapping[str, str] = {
     "free": "The ids of the free blocks are not shown. Without `num_free` either, leaks cannot be seen.",
@@ -72,6 +75,12 @@ DESIGNS: Mapping[str, str] = {
     COUNTS_AT_LAUNCH: "Tokens count as computed as soon as their step is allocated. Entries may be given up by these "
     "counts while the step still runs, as one queue runs all steps in order; what the query behind them reads stays "
     "(S6, S13), and drafts, which can be taken back, do not count.",
+    **{
+        name: f"An entry of a latent group (`mla`) stands for {ratio} tokens and is stored with the last of them, if "
+        f"{ratio} divides the block size, which is in tokens. Tokens behind the last whole entry need no block, and "
+        "none is read for them (S6, S13, S15, S17, L4)."
+        for name, ratio in COMPRESSED.items()
+    },
 }
 """Legal names of `designs`: what a core does otherwise than most, and is no mistake."""
 
@@ -198,6 +207,9 @@ _FEATURES: Mapping[str, str] = {
 OFFERS: Mapping[str, str] = {
     "AllocateBatch": "Several requests are asked for their next step in one call; others are asked for one by one.",
     "Allocate.in_flight": "The core is told which computed tokens belong to steps whose outcome is not known.",
+    STARVED: "Room is asked for while calls that the target names are refused, as by a device without a free page: as "
+    "`Allocate`, and all of these calls but the first `served` fail. The allocation may be refused then, and nothing "
+    "has changed; asked for again it is served.",
 }
 """Legal names of `offers`: what few cores have. A target that does not offer it lacks it."""
 LACKS: Mapping[str, str] = {

@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from ...model import ops
 from ...model.ops import Operation, Outcome, Value
 from ...model.shown.snapshot import Snapshot
+from ..findings.starved import Starved
 
 T = TypeVar("T")
 
@@ -42,6 +43,7 @@ CHANGES: Mapping[type[Operation], SnapshotPart] = {
     ops.Submit: _NOTHING,
     ops.Lookup: _STATS,
     ops.Allocate: _ROWS | _HOLDERS | _IDENTITIES | SnapshotPart.NEW_BLOCK_IDS | _STATS,
+    Starved: _ROWS | _HOLDERS | _IDENTITIES | SnapshotPart.NEW_BLOCK_IDS | _STATS,
     ops.AllocateBatch: _ROWS | _HOLDERS | _IDENTITIES | SnapshotPart.NEW_BLOCK_IDS | _STATS,
     ops.Advance: _NOTHING,
     ops.Reject: _NOTHING,

@@ -3,9 +3,19 @@
 from collections.abc import Callable, Collection
 
 from ...model.core import Model
-from ...model.ops import Done, Operation, Outcome, Shape
+from ...model.ops import Done, Operation, Outcome, Refused, Shape
 from ...model.shown.snapshot import Snapshot
+from ..findings.starved import Starved
 from .deviations import DeviatingModel
+
+
+def model_answer(model: Model, operation: Operation) -> Outcome:
+    """What the model makes of an operation of a trace. It refuses what the world has refused, and nothing changes."""
+    if not isinstance(operation, Starved):
+        return model.apply(operation)
+    model.state.metrics.now += 1  # it is a call
+    model.last = (operation, Refused())
+    return model.last[1]
 
 
 class Rule:
@@ -26,7 +36,7 @@ class Rule:
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """See `Target.step`."""
-        return self.model.step(operation)
+        return model_answer(self.model, operation), self.model.snapshot()
 
     @property
     def undefined(self) -> bool:

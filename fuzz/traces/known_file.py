@@ -20,9 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from ...model.ops import OPERATIONS
 from ..findings.known import KnownFinding
 from ..findings.oracle_names import BLOCKPROOF, DIFFERENCE, EVERY, TARGET
+from ..findings.starved import EVERY_OPERATION
 from ..findings.words import did_you_mean
 from ..findings.writing import alone, write_file
 from .files import Form, TraceError, read_file
@@ -84,8 +84,10 @@ def _problem(entry: _Entry, ids: Sequence[str]) -> str:
     known = (*EVERY, DIFFERENCE, TARGET, BLOCKPROOF)
     if entry.oracle not in known:
         return f"oracle: {entry.oracle!r} is unknown; {did_you_mean(entry.oracle, known)}"
-    if entry.operation not in (*OPERATIONS, "start"):
-        return f"operation: {entry.operation!r} is unknown; {did_you_mean(entry.operation, (*OPERATIONS, 'start'))}"
+    if entry.operation not in (*EVERY_OPERATION, "start"):
+        return (
+            f"operation: {entry.operation!r} is unknown; {did_you_mean(entry.operation, (*EVERY_OPERATION, 'start'))}"
+        )
     if not entry.uses:
         return f"uses: is empty; {REMEDY}"
     names = {name for line in entry.uses for name in line}
@@ -96,7 +98,7 @@ def _problem(entry: _Entry, ids: Sequence[str]) -> str:
 
 def _is_use(name: str) -> bool:
     kind, _, field = name.partition(".")
-    return kind in OPERATIONS and (not field or field in OPERATIONS[kind].__dataclass_fields__)
+    return kind in EVERY_OPERATION and (not field or field in EVERY_OPERATION[kind].__dataclass_fields__)
 
 
 def entry_text(entry: KnownFinding, about: str) -> str:

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ...model.attention import RULES
-from ...model.ops import OPERATIONS, Shape
+from ...model.ops import Shape
 from ..findings.oracle_names import ADDITIONS, EVERY
 from ..findings.reading import MAX_FILE_BYTES
+from ..findings.starved import EVERY_OPERATION
 from .trace_file import (
     GROUP_LIMITS,
     MAX_BLOCK_OPERATIONS,
@@ -42,16 +43,16 @@ BEYOND: Mapping[str, str] = {
 
 def trace_schema() -> Json:
     """The schema of a trace file, JSON-ready. A file that it accepts is read, or refused for something in `BEYOND`."""
-    records = (Envelope, FoundWhat, Shape, *OPERATIONS.values())
+    records = (Envelope, FoundWhat, Shape, *EVERY_OPERATION.values())
     _, made = msgspec.json.schema_components(records, ref_template="#/$defs/{name}")
     definitions: dict[str, Json] = {name: _closed(made[name]) for name in sorted(made)}
     envelope = definitions.pop("Envelope")
     del definitions["_Stored"]  # `FoundWhat` as it is read
-    for name in ("Group", "Shape", "Item", *OPERATIONS):
+    for name in ("Group", "Shape", "Item", *EVERY_OPERATION):
         _limit_numbers(definitions[name]["properties"])
     _finish_group(definitions["Group"])
     _finish_shape(definitions["Shape"])
-    for name in OPERATIONS:
+    for name in EVERY_OPERATION:
         _tag(definitions[name], name)
     _finish_envelope(envelope["properties"])
     return {
@@ -116,6 +117,6 @@ def _finish_envelope(fields: Json) -> None:
     """Fills in the parts that the loader reads one by one."""
     fields["schema"] = {"const": SCHEMA}
     fields["shape"] = {"$ref": "#/$defs/Shape"}
-    fields["operations"]["items"] = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in OPERATIONS]}
+    fields["operations"]["items"] = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in EVERY_OPERATION]}
     fields["finding"] = {"anyOf": [{"$ref": "#/$defs/FoundWhat"}, {"type": "null"}], "default": None}
     fields["oracles"]["anyOf"][0]["items"] = {"enum": [*EVERY, *ADDITIONS]}

@@ -25,6 +25,7 @@ from ..oracles.liveness import simpler_scripts
 from ..runs.judging import USUAL, Judging
 from ..targets.answers import hit_of
 from ..targets.base import Target, adapted_shape, block_sizes_of, lacking
+from ..targets.rule import model_answer
 from ..workload.scene import Scene
 from . import simplify, simplify_shape
 from . import simplify_story as story
@@ -158,7 +159,7 @@ def said_by_model(trace: Trace, *, raised: bool = False) -> str | None:
         if not allows(model, operation):
             return None
         broken = misuse(model, operation)
-        outcome = model.apply(operation)
+        outcome = model_answer(model, operation)
         said = "misuse" if broken else _word(operation, outcome, raised)
     return said
 

@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeVar, cast, get_args
 
 from ...model.ops import Advance, Allocate, AllocateBatch, Group, Kind, Operation, Submit
 from ..findings.finding import Trace
+from ..findings.starved import Starved
 from ..findings.words import requests_of
 from ..kinds import SIMPLEST
 from ..workload.bounds import without_rows
@@ -47,7 +48,7 @@ def weight(value: object) -> int:
     if not is_dataclass(value):
         return 0
     defaults = _defaults(value)
-    total = SIMPLE_FIRST.index(value.kind) if isinstance(value, Group) else 0
+    total = SIMPLE_FIRST.index(value.kind) if isinstance(value, Group) else int(isinstance(value, Starved))
     for name, default in defaults.items():
         content = getattr(value, name)
         if content != default:
@@ -115,6 +116,8 @@ def variants(value: object) -> Iterator[object]:
         for i, element in enumerate(value):
             yield from ((*value[:i], other, *value[i + 1 :]) for other in variants(element))
     elif is_dataclass(value):
+        if isinstance(value, Starved):
+            yield value.allocation
         for name, default in _defaults(value).items():
             content = getattr(value, name)
             if content == default or name == "request":

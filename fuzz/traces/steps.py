@@ -11,6 +11,7 @@ from ..findings.finding import Trace
 from ..findings.words import operation_text, outcome_text
 from ..opening.known_deviations import model_for
 from ..targets.base import Target, is_told
+from ..targets.rule import model_answer
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def model_steps(trace: Trace, target_name: str) -> Iterator[TraceStep]:
     model = model_for(target_name, trace.shape)
     before = model.snapshot()
     for number, operation in enumerate(trace.operations):
-        outcome, after = model.step(operation)
+        outcome, after = model_answer(model, operation), model.snapshot()
         yield TraceStep(number, operation, outcome, tuple(difference(before, after)))
         before = after
 

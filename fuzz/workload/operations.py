@@ -11,8 +11,10 @@ from typing import TypeAlias
 
 from ...model import ops
 from ...model.attention import RULES
+from ...model.legal import allows
 from ...model.ops import Operation, Shape
 from ...model.state import Request
+from ..findings.starved import Starved
 from .bounds import draftable, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
 from .draw import Draw, made
 from .scene import Scene
@@ -67,10 +69,16 @@ class Workload(Steps):
         self._reads = [kind for kind in READS if self.has(kind.__name__)]
         lands = (landings and self._drafts > 0) or (loads_land and self._externals and self._delays)
         self._lands = lands and self.has("Landed")
+        self._refusing = draw.choose(tuning.refusals) if tuning.refusals else 0
+        self._waits: ops.Allocate | None = None
+        """What is asked for again, since it was refused while the world gave out."""
         self._actions = self._swarm(chaos)
 
     def next(self, scene: Scene) -> Operation:
         """An operation that is allowed in the present state."""
+        again = self._asked_again(scene) if self._refusing else None
+        if again is not None:
+            return again
         if self._meetings and (self._driven or self._met or self._comer) and self.draw.integer(0, 7):
             met = None if scene.last and isinstance(scene.last[1], ops.Refused) else self._meeting(scene)
             if met is not None:
@@ -193,8 +201,7 @@ class Workload(Steps):
         if new and not delay and start + external + new >= tokens:
             drafts = max(0, self._drafts + 1 - new) if self._states else self._drafts
             new = min(room, new + self._drafted(drafts))
-        return made(
-            ops.Allocate,
+        return self._starved(
             request=name,
             new_tokens=new,
             hit=hit,
@@ -206,6 +213,24 @@ class Workload(Steps):
             reserved=self._reserved(scene, start + external + new) if draw.integer(0, 7) == 0 and self._reserves else 0,
             in_flight=self._in_flight(request),
         )
+
+    def _starved(self, **asked: object) -> ops.Allocate:
+        """The allocation; now and then one while which the world gives out, after some calls or at once."""
+        if self._refusing and self.draw.integer(0, 7) < self._refusing:
+            return made(Starved, **asked, served=self.draw.integer(0, len(self.shape.groups)))
+        return made(ops.Allocate, **asked)
+
+    def _asked_again(self, scene: Scene) -> Operation | None:
+        """What the world has refused, asked for again at once, behind another lookup if it used one; mostly."""
+        match scene.last:
+            case (Starved() as starved, ops.Refused()) if self.draw.integer(0, 3):
+                self._waits = starved.allocation
+                return ops.Lookup(starved.request) if starved.hit else self._waits
+            case (ops.Lookup(name), ops.Done()) if self._waits is not None and self._waits.request == name:
+                again, self._waits = self._waits, None
+                return again if allows(scene, again) else None
+        self._waits = None
+        return None
 
     def _reserved(self, scene: Scene, end: int) -> int:
         """Few blocks, or so many that about as many are left as a request of so many tokens needs."""

@@ -46,6 +46,8 @@ class Tuning:
     """Weight of steps of several requests in one call."""
     flights: int = 0
     """How many of 8 steps are allocated while earlier ones are in flight."""
+    refusals: Sequence[int] = ()
+    """How many of 8 allocations are asked for while the world gives out; only of a target that offers that."""
     pools: Literal["any", "small", "large"] = "any"
     """Blocks: from nearly none to enough for everything, only few, or always enough."""
     drain: bool = True

@@ -11,12 +11,13 @@ from dataclasses import MISSING, fields
 
 from blockproof.fuzz.findings.cause import Cause, Frame
 from blockproof.fuzz.findings.reading import MAX_FILE_BYTES
+from blockproof.fuzz.findings.starved import EVERY_OPERATION
 from blockproof.fuzz.releases.versions import releases_between
 from blockproof.fuzz.traces import trace_file
 from blockproof.fuzz.traces.schema import BEYOND, trace_schema
 from blockproof.fuzz.workload.shapes import ATTENTION
 from blockproof.model import ops
-from blockproof.model.ops import OPERATIONS, Group, Shape
+from blockproof.model.ops import Group, Shape
 from blockproof.proofs.theorems import THEOREMS
 
 from .pages import DOCS, PAGES, ROOT
@@ -94,7 +95,7 @@ def test_the_trace_format_has_every_operation_with_its_fields():
     listed = {}
     for names, mentioned, *_ in rows(section(TRACE_FORMAT, "The operations")):
         listed |= {name: re.findall(r"`(\w+)`", mentioned) for name in re.findall(r"`(\w+)`", names)}
-    assert listed == {name: [field.name for field in fields(kind)] for name, kind in OPERATIONS.items()}
+    assert listed == {name: [field.name for field in fields(kind)] for name, kind in EVERY_OPERATION.items()}
     assert all(f"`{field.name}`" in section(TRACE_FORMAT, "The operations") for field in fields(ops.Item))
 
 

@@ -17,7 +17,7 @@ def _open_target() -> Target:
 
 def _open_calculator() -> Calculator:
     from .binding import bind_vllm
-    from .style import CoreCalculator
+    from .core_calculator import CoreCalculator
 
     binding = bind_vllm()
     return CoreCalculator(FAMILY.spec(binding.version), binding)

@@ -11,69 +11,38 @@ from ....model import ops
 from ....model.ops import DONE, Operation, Outcome, Shape
 from ....model.shown.snapshot import Snapshot, new_ids_value
 from ...findings.cause import cause_of, failed
-from ...findings.ops_json import shape_from_json
+from ...findings.starved import Starved
 from ...targets.base import TargetLostError
-from ...targets.configuration_question import outcome_as_json
+from ...targets.refusing import Refusals
 from ...targets.unsaid import UNSAID
 from .binding import Binding
-from .calculator import answer
 from .driver import VllmStyleDriver
 from .event_names import EventNames
+from .live_request import LiveRequest
 from .observe import Observer, unseen_in
+from .public import PublicObserver, shows_parts, unseen_of
 
 _REFUSED = ops.Refused()
 _UNSAID = UNSAID["KVCacheManager.allocate_slots"]
 """A scheduler leaves these out for a request that runs already; for one that it admits it names every argument."""
 
 
-class _Live:
-    """What the scheduler knows of a request."""
-
-    __slots__ = ("hit", "hit_tokens", "in_flight", "named", "request", "said", "scheduled", "settled")
-
-    def __init__(self, request: Any, in_flight: bool) -> None:
-        self.request = request
-        self.in_flight = in_flight
-        """Is the core told how many tokens are in flight?"""
-        self.scheduled = 0
-        """Tokens of the step that was allocated and has not run yet."""
-        self.hit_tokens = 0
-        """Tokens of the hit that the last lookup found."""
-        self.hit: Any = None
-        """Blocks of that hit, as the core returned them."""
-        self.named = 0
-        """Hashes of full blocks that are known as what names in events are made of."""
-        self.settled = 0
-        """Tokens of all steps whose outcome is known."""
-        self.said = False
-        """Was the core ever told of tokens in flight by an operation?"""
-
-    def tell(self, tokens: int) -> None:
-        """Say of so many tokens that they are in flight. A core that was never told finds nothing in the request."""
-        if tokens or self.said:
-            self.request.num_in_flight_tokens = tokens
-            self.said = True
-
-    def settle(self) -> None:
-        """Count the tokens in flight: all tokens of steps whose outcome is not known yet.
-
-        A step that ends at the last known token is in flight until the token that it samples is known.
-        """
-        request = self.request
-        if request.num_computed_tokens < request.num_tokens:
-            self.settled = request.num_computed_tokens
-        if self.in_flight:
-            request.num_in_flight_tokens = request.num_computed_tokens - self.settled
-
-
 class VllmStyleTarget:
     """The `Target` for a `Binding`. What the core prints at its construction goes to stderr."""
 
     def __init__(
-        self, name: str, binding: Binding, *, hides: Collection[str] = (), lacks: Collection[str] = (), like: str = ""
+        self,
+        name: str,
+        binding: Binding,
+        *,
+        hides: Collection[str] = (),
+        lacks: Collection[str] = (),
+        like: str = "",
+        refuses: Collection[str] = (),
     ) -> None:
         """`hides` and `lacks`: what the core does not show and does not have besides what its release leaves out;
-        `like`: the release whose known deviations it has (`targets.base.likeness`)."""
+        `like`: the release whose known deviations it has (`targets.base.likeness`); `refuses`: calls that can be made
+        to fail (`targets.refusing`), with which it offers `Starved`. ValueError for one that is not there."""
         self.name = name
         self.like = like
         self._hides = frozenset(hides)
@@ -83,26 +52,46 @@ class VllmStyleTarget:
         """See `targets.base.losing`."""
         self.offers = binding.release.offers
         """See `targets.base.offering`."""
+        self.designs: frozenset[str] = frozenset()
+        """See `targets.base.designs_of`."""
+        self.block_sizes: frozenset[int] = frozenset()
+        """See `targets.base.block_sizes_of`."""
         self.hides = self._hides
         """See `targets.base.hidden_fields` and `Release.hides`; all of it is known once a core is built."""
         self.copies: tuple[tuple[int, int], ...] = ()
         """See `targets.base.copies_of`."""
         self._binding = binding
         self._called = binding.release
-        self._requests: dict[str, _Live] = {}
+        self._requests: dict[str, LiveRequest] = {}
         self._adapters: dict[str, int] = {}
         self._hashers: dict[tuple[int, bool], Any] = {}
+        self._refusals: Refusals | None = None
+        self.declare(refuses=refuses)
 
     @property
     def version(self) -> str:
         """Version of the core."""
         return self._binding.version
 
-    def declare(self, hides: Collection[str], lacks: Collection[str]) -> None:
-        """Say what else the core does not show and does not have."""
+    def declare(
+        self,
+        *,
+        hides: Collection[str] = (),
+        lacks: Collection[str] = (),
+        designs: Collection[str] = (),
+        block_sizes: Collection[int] = (),
+        refuses: Collection[str] = (),
+    ) -> None:
+        """Say what else the core does not show, does not have and does by design, in tokens the only sizes of its
+        blocks, and which calls can be made to fail. Errors as of the constructor."""
         self._hides |= frozenset(hides)
         self.hides |= self._hides
         self.lacks |= frozenset(lacks)
+        self.designs |= frozenset(designs)
+        self.block_sizes |= frozenset(block_sizes)
+        if refuses:
+            self._refusals = Refusals(refuses)
+            self.offers |= {Starved.__name__}
 
     def driver(self) -> VllmStyleDriver:
         """See `targets.driver.driver_of`."""
@@ -121,11 +110,22 @@ class VllmStyleTarget:
                 self._hasher = self._hasher_of(shape) if shape.caching else None
         except Exception as error:
             return failed(error), None
-        self._pool = self._manager.block_pool
-        self.hides = self._hides | self._called.hides(self._manager) | unseen_in(self._pool)
         self._names = EventNames(shape.event_digests, self._hashes) if shape.events else None
-        self._observer = Observer(self._manager, self._adapters, self.hides, self._names)
+        try:
+            self._observer = self._observe(shape)
+        except AttributeError as error:
+            raise _unreadable(error) from error
         return DONE, self.look()
+
+    def _observe(self, shape: Shape) -> Observer | PublicObserver:
+        """What reads the state of the new core: from the parts that vLLM's has, else by its methods."""
+        manager = self._manager
+        if not shows_parts(manager):
+            self.hides = self._hides | unseen_of(manager)
+            return PublicObserver(manager, shape, self._requests)
+        self._pool = manager.block_pool
+        self.hides = self._hides | self._called.hides(manager) | unseen_in(self._pool)
+        return Observer(manager, self._adapters, self.hides, self._names)
 
     def _hasher_of(self, shape: Shape) -> Any:
         """What computes the hashes of blocks; it knows nothing of a core, so those of one block size share it."""
@@ -176,11 +176,11 @@ class VllmStyleTarget:
         except Exception as error:
             return failed(error)
 
-    def _live(self, name: str) -> _Live:
+    def _live(self, name: str) -> LiveRequest:
         """The request of this name; for an unknown name a new one, which is not kept."""
         live = self._requests.get(name)
         if live is None:
-            live = _Live(self._new_request(ops.Submit(name, (0,))), self._called.in_flight)
+            live = LiveRequest(self._new_request(ops.Submit(name, (0,))), self._called.in_flight)
             self._named(live)
         return live
 
@@ -193,7 +193,7 @@ class VllmStyleTarget:
 
     def _submit(self, op: ops.Submit) -> Outcome:
         request = self._new_request(op)
-        self._requests[op.request] = live = _Live(request, self._called.in_flight)
+        self._requests[op.request] = live = LiveRequest(request, self._called.in_flight)
         return self._named(live)
 
     def _lookup(self, op: ops.Lookup) -> Outcome:
@@ -238,6 +238,11 @@ class VllmStyleTarget:
         self._end_scheduling()
         return outcome
 
+    def _starved(self, op: Starved) -> Outcome:
+        assert self._refusals is not None  # else it is not offered
+        with self._refusals.after(op.served):
+            return self._apply(op.allocation)
+
     def _allocate_batch(self, op: ops.AllocateBatch) -> Outcome:
         asked = [self._live(name) for name in op.requests]
         for live in asked:
@@ -277,7 +282,7 @@ class VllmStyleTarget:
         """Those of the full blocks of all requests."""
         return (digest for live in self._requests.values() for digest in live.request.block_hashes)
 
-    def _named(self, live: _Live) -> Outcome:
+    def _named(self, live: LiveRequest) -> Outcome:
         """How many full blocks of the request have a hash; the names in events are made of them."""
         hashes = live.request.block_hashes
         if self._names is not None and len(hashes) > live.named:
@@ -374,33 +379,6 @@ class VllmStyleTarget:
         return [every[block] for block in ids]
 
 
-class CoreCalculator:
-    """The `Calculator` for a binding of this process."""
-
-    def __init__(self, name: str, binding: Binding) -> None:
-        self.name = name
-        self.version = binding.version
-        self._names = binding.names
-        self._target = VllmStyleTarget(name, binding)
-
-    def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
-        """The answer; see `calculator.answer`. What is about a whole core of some shape is asked of the target."""
-        if op not in ("build", "cold"):
-            return answer(self._names, op, inputs)
-        outcome, shown = self._target.start(shape_from_json(inputs["shape"]))
-        if isinstance(outcome, ops.Failed):
-            return {"raises": outcome.error}
-        if op == "build" or shown is None:
-            return {"output": None}
-        prompt: Any = inputs["prompt"]
-        self._target.step(ops.Submit("r", tuple(prompt)))
-        found, _ = self._target.step(ops.Lookup("r"))
-        return {"output": {"free": shown.num_free, "usage": shown.usage, "found": outcome_as_json(found)}}
-
-    def close(self) -> None:
-        """Nothing to do."""
-
-
 def _unreadable(error: Exception) -> TargetLostError:
     """The loss of a core whose state raised this when it was read."""
     last_line = "".join(traceback.format_exception_only(error)).strip()
@@ -418,6 +396,7 @@ _HANDLERS: Mapping[type[Operation], Callable[..., Outcome]] = {
     ops.Lookup: VllmStyleTarget._lookup,
     ops.Allocate: VllmStyleTarget._allocate,
     ops.AllocateBatch: VllmStyleTarget._allocate_batch,
+    Starved: VllmStyleTarget._starved,
     ops.Advance: VllmStyleTarget._advance,
     ops.Reject: VllmStyleTarget._reject,
     ops.Arrive: VllmStyleTarget._arrive,

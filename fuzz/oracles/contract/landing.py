@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....model import ops
-from ....model.arith import cdiv
 from ....model.attention import Rule
 from ....model.ops import NULL
 from .moves import Move
@@ -52,7 +51,7 @@ class Flight:
 
 def loaded_entries(rule: Rule, start: int, end: int) -> range:
     """Table entries into which a connector loads these tokens."""
-    return range(0) if rule.by_encoder else range(start // rule.b, cdiv(end, rule.b))
+    return range(0) if rule.by_encoder else range(start // rule.b, rule.required(end) - rule.p)
 
 
 class EarlyUse(NamedTuple):

@@ -31,7 +31,7 @@ class Room:
     def __init__(self, record: RunRecord) -> None:
         self.record = record
         self._judged = record.shows("tables") and (record.shows("free") or record.shows("num_free"))
-        self._ahead = Bounds(record.shape, record.losses).room_ahead
+        self._ahead = Bounds(record.shape, record.losses, designs=record.designs).room_ahead
         self._windows = [g for g, rule in enumerate(record.rules) if not (rule.is_full or rule.by_encoder)]
         self._left: dict[tuple[bool, ...], int] = {}
         """Per kind of allocation (`_kind`), the fewest blocks that one has left free beside reserved ones."""

@@ -13,10 +13,11 @@ from itertools import chain
 
 from ....model import ops
 from ....model.arith import cdiv
-from ....model.attention import Mamba, Step, Written, rules_for
+from ....model.attention import Mamba, Step, Written
 from ....model.ops import NULL, Done, Operation, Shape
 from ....model.shown.snapshot import Snapshot
 from ...findings.oracle_names import PASSABLE
+from ...kinds.compressed import rules_with
 from ...targets.declarations import COUNTS_AT_LAUNCH, EVICTS_MORE, EXCHANGES, PUBLISHES_AT_END, designs_with
 from .properties import Break, Violation
 from .tracked import Begun, Replay, Tracked
@@ -54,7 +55,7 @@ class RunRecord:
         self.violated: list[Violation] = []
         """Violations at the operation that is being judged."""
         self.reached: Counter[str] = Counter()
-        self.rules = rules_for(shape)
+        self.rules = rules_with(shape, self.designs)
         sizes = [(rule.group.sink_len, rule.b) for rule in self.rules if rule.sinks]
         self.sinks = sum([cdiv(length, size) for length, size in sizes])
         """Number of blocks that are set aside for sinks."""

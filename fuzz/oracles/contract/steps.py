@@ -56,7 +56,7 @@ def check_in_flight(record: RunRecord, request: Tracked, after: Snapshot, end: i
             continue
         table = after.tables[group].get(name, ())
         last = (end - 1) // rule.b
-        written = range(last if isinstance(rule, Mamba) else start // rule.b, last + 1)
+        written = range(last, last + 1) if isinstance(rule, Mamba) else range(start // rule.b, rule.required(end))
         reads = request.running == start or not isinstance(rule, Mamba)  # a step reads one state, where it starts
         for entry in (*(record.needed(group, start) if reads else ()), *written):
             if _is_real(table, entry):
@@ -103,7 +103,7 @@ def _written(record: RunRecord, request: Tracked, op: ops.Allocate, group: int, 
         yield from range(cdiv(op.encoder_tokens, rule.b))
     elif not isinstance(rule, Mamba):
         ahead = min(end + op.lookahead, record.shape.max_model_len)
-        yield from range(start // rule.b, cdiv(ahead, rule.b))
+        yield from range(start // rule.b, rule.required(ahead))
     else:
         known = max(start + 1, min(end, len(request.contents)))
         drafts, running = end - known, cdiv(end, rule.b) - 1

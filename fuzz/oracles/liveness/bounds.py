@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ....model import arith
-from ....model.attention import Mamba, Rule, most_states, rules_for
+from ....model.attention import Mamba, Rule, most_states
 from ....model.ops import Shape
+from ...kinds.compressed import rules_with
 
 ENCODER_TOKENS = 5
 """Tokens of the encoder's output for every request of a core with cross attention."""
@@ -29,10 +30,13 @@ class Bounds:
     no_drafts: bool = False
     """True for a target without speculative decoding: no step of its scheduler has drafts or room for them."""
 
+    designs: frozenset[str] = frozenset()
+    """What the target does otherwise than most (`declarations.DESIGNS`)."""
+
     @cached_property
     def rules(self) -> list[Rule]:
         """The rule of every group."""
-        return rules_for(self.shape)
+        return rules_with(self.shape, self.designs)
 
     @cached_property
     def drafts(self) -> int:
@@ -124,7 +128,7 @@ class Bounds:
             return 1
         if rule.by_encoder:
             return rule.required(self.encoder_tokens)
-        return position // rule.b + 1 - rule.skipped(position) // rule.b
+        return rule.required(position + 1) - rule.skipped(position) // rule.b
 
     def fits_alone(self, prompt: int, outputs: int) -> bool:
         """True if the pool holds the most blocks that the request can need: the start-up check for one request. The

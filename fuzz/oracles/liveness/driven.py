@@ -20,6 +20,9 @@ class DrivenRun(Protocol):
     seen: Counter[str]
     """How often each situation was observed."""
 
+    designs: frozenset[str]
+    """What the core that was started last does otherwise than most."""
+
     @property
     def losses(self) -> frozenset[str]:
         """What the target is known to do wrong, unless all is to be reported."""

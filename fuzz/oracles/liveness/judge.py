@@ -27,7 +27,7 @@ def judge(run: DrivenRun, script: Trace) -> tuple[Finding, Trace] | None:
     finding = run.start(script.shape)
     if finding is not None or not run.built:
         return None if finding is None else (finding, run.trace)
-    bounds = Bounds(script.shape, run.losses, "Advance.rejected" in lacking(run.target))
+    bounds = Bounds(script.shape, run.losses, "Advance.rejected" in lacking(run.target), run.designs)
     scheduler = Scheduler(run, bounds, Watch(bounds, run.seen))
     try:
         _play(scheduler, script)

@@ -27,6 +27,7 @@ from ....model.arith import cdiv
 from ....model.attention import Mamba, Rule, Step
 from ....model.ops import NULL, Done, Operation, Outcome
 from ....model.shown.snapshot import Snapshot
+from ...kinds.compressed import stored
 from ...targets.answers import answers_of
 from ...targets.declarations import EXCHANGES
 from ..chunk_losses import is_astride
@@ -218,7 +219,10 @@ class Shadow(States):
     # Keys and values.
 
     def _write(self, request: EngineRequest, group: int, start: int, end: int, snapshot: Snapshot) -> None:
-        """Write the tags of positions `start .. end - 1`: content if the token is known, else a draft."""
+        """Write the tags of positions `start .. end - 1`: content if the token is known, else a draft. An entry of
+        several tokens is written with the last of them."""
+        rule = self.rules[group]
+        start, end = stored(rule, start), stored(rule, end)
         drafts, tags = request.drafts[group], self._tags(request, group, start, end)
         for position in range(start, start + len(tags)) if drafts else ():
             drafts.pop(position, None)
@@ -280,8 +284,8 @@ class Shadow(States):
         return missing + 1
 
     def _read(self, request: EngineRequest, group: int, rule: Rule, start: int, end: int, snapshot: Snapshot) -> None:
-        """Check that positions `start .. end - 1` hold what was written for this request."""
-        name = request.submit.request
+        """Check that positions `start .. end - 1` hold what was written for this request, in entries that are whole."""
+        name, end = request.submit.request, stored(rule, end)
         start = self._first_with_block(request, group, max(0, start), end, "read", snapshot)
         if start >= end:
             return

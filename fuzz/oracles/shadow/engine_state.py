@@ -7,9 +7,10 @@ from itertools import count
 from typing import NamedTuple
 
 from ....model import ops
-from ....model.attention import Mamba, Step, rule_for
+from ....model.attention import Mamba, Step
 from ....model.ops import Shape
 from ....model.shown.snapshot import Snapshot
+from ...kinds.compressed import rules_with
 from ...targets.declarations import COUNTS_AT_LAUNCH
 from .memory import GARBAGE, POISON, ListMemory, Memory
 
@@ -108,7 +109,7 @@ class EngineState:
         self.losses = frozenset(losses)
         self.designs = frozenset(designs)
         self.reached: Counter[str] = Counter()
-        self.rules = [rule_for(group, shape) for group in shape.groups]
+        self.rules = rules_with(shape, self.designs)
         self._keeps_states = any(isinstance(rule, Mamba) for rule in self.rules)
         self._requests: dict[str, EngineRequest] = {}
         self._numbers: dict[Hashable, int] = {}

@@ -14,6 +14,7 @@ from blockproof.fuzz.opening.names import ReleaseName, folder_of, parsed, runs_c
 from blockproof.fuzz.opening.oracles import suited_to
 from blockproof.fuzz.opening.patches import Patch, patch_of
 from blockproof.fuzz.opening.targets import interpreter_of, open_target
+from blockproof.fuzz.targets.base import block_sizes_of
 from blockproof.fuzz.testing.ci import CiJob
 from blockproof.fuzz.traces.trace_file import read_trace
 
@@ -102,6 +103,8 @@ def test_a_malformed_patch_is_refused(text: str) -> None:
         (("--path", "nowhere"), "--path: there is no folder nowhere"),
         (("--with", "a b"), "--with: 'a b' is no package"),
         (("--without", "a:b"), "--without: 'a:b' is no module's name"),
+        (("--refuse", "Pool.take"), "--refuse: 'Pool.take' is no call; write MODULE:CLASS.METHOD"),
+        (("--refuse", "a:b c", "--patch", "one_more.py"), "--refuse: 'a:b c' is no call"),
         (("--patch", "one_more.py", "--target", "impl"), "change a release, and impl is none"),
     ],
 )
@@ -178,6 +181,76 @@ def test_what_is_stood_in_for_has_everything_and_is_nothing(tmp_path: Path) -> N
     assert imported(tmp_path, "import engine; print(engine.VALUE)", patch) == "(3, 4, False, [])"
 
 
+def test_calls_that_may_be_refused_are_those_of_the_sources_and_of_the_option(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.py").write_text(f'REFUSES = ("{name.title()}.take",)\n')
+    sources = (str(tmp_path / "first.py"), str(tmp_path / "second.py"))
+    patch = Patch(sources, refuses=("Other.take=MemoryError", "engine.core:grow"))
+    assert patch_of(f"engine==1+{patch.text}") == patch
+    told = imported(tmp_path, "import engine, sitecustomize as s; print(*sorted(s.CALLS))", patch)
+    own = "blockproof_patch_"
+    assert told.split() == [
+        f"{own}first:First.take",
+        f"{own}second:Other.take=MemoryError",
+        f"{own}second:Second.take",
+        "engine.core:grow",
+    ]
+
+
+MIDWAY = """
+import vllm.v1.core.block_pool as pools
+import vllm.v1.core.kv_cache_manager as managers
+
+REFUSES = ("page",)
+
+
+class NoPageError(Exception):
+    pass
+
+
+def page(count):
+    return True
+
+
+def patch():
+    take, allocate = pools.BlockPool.get_new_blocks, managers.KVCacheManager.allocate_slots
+
+    def taken(self, count):
+        if not page(count):
+            raise NoPageError
+        return take(self, count)
+
+    def allocated(self, *args, **named):
+        try:
+            return allocate(self, *args, **named)
+        except NoPageError:
+            return None
+
+    pools.BlockPool.get_new_blocks, managers.KVCacheManager.allocate_slots = taken, allocated
+"""
+
+
+@needs_release
+@pytest.mark.slow
+def test_what_a_patch_leaves_of_an_allocation_that_the_world_refuses_is_found(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(MIDWAY)
+    fuzz = ["fuzz", "--target", RELEASE, "--patch", "one_more.py", "--seed", "1", "--operations", "1500"]
+    assert main([*fuzz, "--attention", "full+sliding", "--oracle", "contract"]) == 1
+    (trace,) = [path for path in Path("findings").glob("*.json") if "whole" not in path.name]
+    assert [type(one).__name__ for one in read_trace(trace).trace.operations] == ["Submit", "Starved"]
+    assert main(["replay", str(trace), "--patch", "one_more.py"]) == 1
+    assert main(["replay", str(trace), "--target", RELEASE]) == 0
+    file.write_text(MIDWAY.replace("if not page(count)", "if False"))
+    capsys.readouterr()
+    assert main([*fuzz, "--attention", "full+sliding"]) == 3
+    assert "calls were to be refused, and none was" in capsys.readouterr().out
+    file.write_text("import vllm\n")
+    assert main([*fuzz, "--refuse", "no_such:thing"]) == 3
+    assert "--refuse: 'no_such:thing' cannot be refused: No module named 'no_such'" in capsys.readouterr().err
+
+
 @needs_release
 def test_a_finding_of_a_patched_release_is_replayed_with_its_patch_only(
     file: Path, capsys: pytest.CaptureFixture[str]
@@ -251,3 +324,17 @@ def test_options_may_be_given_as_variables(file: Path, monkeypatch: pytest.Monke
         monkeypatch.setenv(f"BLOCKPROOF_{name}", value)
     assert main(["ci"]) == 0
     assert taken == [f"{RELEASE}+without=a+without=b+one_more.py"]
+
+
+@needs_release
+@pytest.mark.slow
+def test_a_patch_with_a_design_is_judged_without_the_model(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text('DESIGNS = ("compressed_4",)\nBLOCK_SIZES = (2,)\n')
+    spec = Patch(("one_more.py",)).over(RELEASE)
+    assert main(["fuzz", "--target", spec, "--seed", "2", "--operations", "300", "--attention", "full"]) == 0
+    said = capsys.readouterr()
+    assert "the target does by design compressed_4, of which no model knows" in said.err + said.out
+    target = open_target(spec)
+    assert suited_to(spec, target) == ("shadow", "contract", "liveness")
+    assert block_sizes_of(target) == (2,)
+    target.close()

@@ -11,6 +11,7 @@ from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import FULL_LOOK_EVERY, run_random
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import CONTRACT, LOCKSTEP, ORACLES
+from blockproof.fuzz.findings.starved import EVERY_OPERATION
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.judging import Judging
@@ -23,7 +24,6 @@ from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.core import Model
 from blockproof.model.ops import (
-    OPERATIONS,
     Advance,
     Allocate,
     CommonPrefix,
@@ -68,7 +68,7 @@ def judged(target: Target, operations: tuple[Any, ...], every: int = EVERY) -> t
 
 
 def test_what_an_operation_can_change_is_said_of_every_kind():
-    assert CHANGES.keys() == set(OPERATIONS.values())
+    assert CHANGES.keys() == set(EVERY_OPERATION.values())
 
 
 def test_glances_at_model_and_core_show_what_full_looks_show():

@@ -10,6 +10,7 @@ from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.ops_json import to_json
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
+from blockproof.fuzz.findings.starved import EVERY_OPERATION
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.liveness import draw_script
 from blockproof.fuzz.reports.summary import Summary
@@ -57,7 +58,7 @@ def test_every_field_has_a_sentence_but_for_those_that_every_core_has():
         f"{name}.{one.name}" for name, kind in OPERATIONS.items() for one in fields(kind) if one.default is not MISSING
     }
     of_shapes = {f"{kind.__name__}.{one.name}" for kind in (Shape, Group) for one in fields(kind)}
-    wanted = set(OPERATIONS) | of_operations | of_shapes
+    wanted = set(EVERY_OPERATION) | of_operations | of_shapes
     wanted = {name for name in wanted if not name.startswith("AllocateBatch.")}  # these are the fields of `Allocate`
     assert wanted - EVERY_CORE_HAS == {name for name in (*LACKS, *OFFERS) if "=" not in name and name[0].isupper()}
     assert not OFFERS.keys() & LACKS.keys()
