@@ -80,7 +80,7 @@ def _opened_here(named: TargetName) -> Target:
             return _ours(lambda: open_changed_impl(spec, planted.plant, core))
         case Program():
             return ProgramTarget(named)
-    made = cast(Target, made_by(named, "Target", "start", "step"))
+    made = cast(Target, made_by(named, "targets.base.Target", "name", "start", "step", "close"))
     check_declarations(made)
     return made
 
@@ -129,7 +129,7 @@ def _calculator_here(named: TargetName) -> Calculator:
             faulty.name = spec
             fault.plant(faulty)
             return faulty
-    return cast(Calculator, made_by(named, "Calculator", "ask"))
+    return cast(Calculator, made_by(named, "targets.base.Calculator", "name", "ask", "close"))
 
 
 def check_spec(spec: str) -> None:

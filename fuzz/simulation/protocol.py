@@ -26,6 +26,7 @@ OFFERS: Mapping[str, str] = {
     "items": "`ClientRequest.items` (images and the like) are obeyed",
     "salts": "`ClientRequest.salt` keeps requests apart in the prefix cache",
     "external": "the first `ClientRequest.external` tokens can come from outside (`SlotTransfer.request`)",
+    "failures": "a transfer may fail",
 }
 """What an engine may name in its attribute `offers`; what is not named is not asked of it."""
 
@@ -151,6 +152,9 @@ class Scheduled:
     """For each group; None: not shown."""
     tokens: tuple[int, ...] | None = None
     """What the worker would be given; -1 where it is sampled by a step in flight. None: not shown."""
+    samples: bool | None = None
+    """True if a token is sampled behind its last one; None: if all tokens that the device knows of it end there. Say so
+    where results of steps in flight may be dropped: then their tokens are sampled again."""
     begins: bool = False
     """True in its first step, also behind a preemption; needed only for states of drafts."""
 
@@ -170,17 +174,16 @@ class SlotCopy:
 class SlotTransfer:
     """Slots that are loaded or stored beside the steps, between the device and another memory, named by its `tier`.
 
-    A store begins when the step of its batch has run, a load before that. Its end is told by `StepResults.transferred`;
-    `now`: it is over before the step computes, and not told. A load of `request` comes from outside, with the right
-    content of these positions.
+    A store begins when the step of its batch has run, a load before that. Its end is told by `StepResults.transferred`.
+    With `now` it is over before the step computes, in the order of the batch, and not told. A load of `request` comes
+    from outside, with the right content of these positions.
     """
 
     id: str
     kind: Literal["load", "store"]
     group: int
     device: tuple[int, ...]
-    """Slots on the device; block b of a table has those from b * w on, w being the largest block size (of the group,
-    where pools are separate)."""
+    """Slots on the device; block b of a table has those from b * w on, w being the largest block size of all groups."""
     tier: str = "host"
     other: tuple[int, ...] = ()
     """Slots in the other memory, one for each."""
