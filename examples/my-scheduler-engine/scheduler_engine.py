@@ -289,7 +289,7 @@ class Scheduler:
         keys, size = sequence.keys, self.pool.size
         while len(keys) <= number:
             first = len(keys) * size
-            items = [(name, first - at) for name, at, many in sequence.items if at < first + size and first < at + many]
+            items = [(name, at) for name, at, many in sequence.items if at < first + size and first < at + many]
             before = keys[-1] if keys else hash((self.weights, *sequence.apart))
             keys.append(hash((before, tuple(sequence.tokens[first : first + size]), *items)))
         return keys[number]

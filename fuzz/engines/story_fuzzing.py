@@ -5,12 +5,9 @@ reported.
 import hashlib
 import json
 import shlex
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -20,10 +17,9 @@ from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import BLOCKPROOF
 from ..findings.words import plural
 from ..findings.writing import told_if_lost, write_file
-from ..opening.child import environment_of
 from ..opening.commands import Printing
 from ..opening.names import ReleaseName, parsed
-from ..opening.targets import ReleasePython, python_of
+from ..opening.targets import python_for
 from ..page.live import LivePage, News
 from ..reports.scheduler import SchedulerDocument
 from ..runs.canary import BlindOracleError, told_line
@@ -171,7 +167,7 @@ def run_stories(
     outcome = StoryOutcome(target, task)
     if page is not None:
         page.show(_so_far(outcome))
-    with _python_for(target) as python:
+    with python_for(target) as python:
         command = python.words(f"{__package__}.stories", module, json.dumps(asdict(task)))
         with Printing(command, python.environment) as printing:
             try:
@@ -187,17 +183,6 @@ def run_stories(
         words = f"ended by {interrupted_by()}" if outcome.interrupted else "the run has ended"
         page.show(News(TITLE, words, outcome.document(), 1.0, ended=True))
     return outcome
-
-
-@contextmanager
-def _python_for(target: str) -> Iterator[ReleasePython]:
-    """The interpreter of a release; for a user's own code and for a program this one."""
-    if isinstance(parsed(target), ReleaseName):
-        with python_of(target) as python:
-            yield python
-        return
-    with TemporaryDirectory(prefix="blockproof-python-") as modules:
-        yield ReleasePython(sys.executable, environment_of(None, Path(modules)))
 
 
 def _how_lost(outcome: StoryOutcome, status: int) -> str:

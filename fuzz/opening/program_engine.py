@@ -52,6 +52,7 @@ class ProgramEngine:
 
     def start(self, shape: EngineShape) -> None:
         """See `Engine`."""
+        self._number = 0
         answer = self._ask("start", complete_fields(shape))
         if answer.get("refused"):
             raise NotImplementedError(str(answer["refused"]))

@@ -202,6 +202,17 @@ def python_of(spec: str, packages: Sequence[str] = ("model", "fuzz")) -> Iterato
         yield python
 
 
+@contextmanager
+def python_for(spec: str) -> Iterator[ReleasePython]:
+    """The same; for a user's own code and for a program this interpreter, in a process of its own."""
+    if isinstance(parsed(spec), ReleaseName):
+        with python_of(spec) as python:
+            yield python
+        return
+    with TemporaryDirectory(prefix="blockproof-python-") as modules:
+        yield ReleasePython(sys.executable, environment_of(None, Path(modules)))
+
+
 def check_patch(family: Family, python: ReleasePython) -> None:
     """Import the engine once. TargetUnavailableError, with what the child says, if its patch cannot be applied."""
     ran = run([python.python, "-P", "-c", f"import {family.module or family.name}"], environment=python.environment)

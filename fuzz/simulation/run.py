@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..findings.story_finding import StoryFinding, place_of, rule_of
+from .answers import problem_with
 from .contents import branch_of
 from .device import RanStep, SimulatedDevice
 from .judges import FATE, MEMORY, TOKENS, Client, ClientJudge
@@ -32,6 +33,10 @@ class _EngineError(Exception):
     def __init__(self, method: str) -> None:
         super().__init__(method)
         self.method = method
+
+
+class _AnswerError(Exception):
+    """The engine has answered something of another form."""
 
 
 class SimulatedRun:
@@ -80,6 +85,8 @@ class SimulatedRun:
                 self._compare_with_alone()
         except _EngineError as raised:
             self._raised(raised)
+        except _AnswerError as wrong:
+            self.findings.append(StoryFinding(FATE, rule_of(f": {wrong}"), str(wrong), self.steps))
         return self.findings if goes_on else self.findings[:1]
 
     @property
@@ -105,9 +112,12 @@ class SimulatedRun:
 
     def _call(self, method: str, *given: object) -> Any:
         try:
-            return getattr(self.engine, method)(*given)
+            answer = getattr(self.engine, method)(*given)
         except Exception as error:
             raise _EngineError(method) from error
+        if problem := problem_with(method, answer, self.story.shape):
+            raise _AnswerError(problem)
+        return answer
 
     # Rounds.
 

@@ -42,7 +42,7 @@ MISTAKES: Mapping[str, Mistake] = {
         "tuple(sequence.tokens[first : first + size])",
     ),
     "key-without-place-of-items": Mistake(
-        "where an image begins is no part of a key", "[(name, first - at) for", "[(name, 0) for"
+        "where an image begins is no part of a key", "[(name, at) for", "[(name, 0) for"
     ),
     "key-without-prefix": Mistake(
         "a key does not depend on the blocks before", "before = keys[-1] if keys else hash", "before = hash"

@@ -59,8 +59,9 @@ def test_every_mistake_is_found(name, tmp_path):
     assert found[0].judge in JUDGES
 
 
-def test_the_command_finds_nothing_and_says_what_it_reached(monkeypatch, tmp_path, capsys):
+def test_the_commands_of_its_page_find_nothing(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(EXAMPLE)
+    assert main(["targets", "check", "--engine", "simulated.py:make_engine"]) == 0
     command = ["simulate", "--target", "simulated.py:make_engine", "--steps", "4000", "--seed", "1"]
     assert main([*command, "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
