@@ -80,14 +80,15 @@ class StoryOutcome:
     @property
     def exit_code(self) -> int:
         """1 for a finding (a known one, too), a lost process or an unmet floor; 70 if blockproof has failed and nothing
-        else was found; 3 if no step ran; 130 after Ctrl-C."""
+        else was found; 3 if no step ran, unless all requests of a replay were refused; 130 after Ctrl-C."""
         if self.found and all(one["judge"] == BLOCKPROOF for one in self.found) and not self.lost:
             return 70
         if self.found or self.lost:
             return 1
         if self.interrupted:
             return 130
-        if not self.told.get("steps"):
+        asked = self.told.get("reached", {}).get("requests") if self.task.replay is not None else 0
+        if not self.told.get("steps") and not asked:
             return 3
         return 1 if self.unmet else 0
 

@@ -3,12 +3,13 @@
 from typing import cast
 
 from ..simulation.protocol import Engine
+from ..simulation.run import declared
 from ..targets.base import TargetUnavailableError
 from .names import OwnCode, Program, ReleaseName, parsed
 from .own_code import in_one_line, made_by
 from .program_engine import ProgramEngine
 
-METHODS = ("start", "add", "cancel", "schedule", "update", "idle")
+METHODS = ("start", "add", "schedule", "update", "idle")
 
 
 def open_engine_here(spec: str) -> Engine:
@@ -16,7 +17,11 @@ def open_engine_here(spec: str) -> Engine:
     TargetUnavailableError if it cannot be made, or lacks a method."""
     match named := parsed(spec):
         case OwnCode():
-            return cast(Engine, made_by(named, "simulation.protocol.Engine", *METHODS))
+            made = cast(Engine, made_by(named, "simulation.protocol.Engine", *METHODS))
+            if not hasattr(made, "cancel") and "cancel" not in declared(made, "lacks"):
+                what = "no cancel, and does not say lacks = {'cancel'}"
+                raise TargetUnavailableError(f"{spec}: the {type(made).__name__} of the factory has {what}")
+            return made
         case Program():
             return ProgramEngine(named)
         case ReleaseName(_, family) if family.open_engine is not None:

@@ -30,6 +30,13 @@ OFFERS: Mapping[str, str] = {
 }
 """What an engine may name in its attribute `offers`; what is not named is not asked of it."""
 
+LACKS: Mapping[str, str] = {
+    "cancel": "clients never go away: it needs no method `cancel`",
+    "stops": "requests have no stop tokens",
+    "uncached": "its prefix cache cannot be switched off",
+}
+"""What an engine may name in its attribute `lacks`: it is not asked of it then."""
+
 OPTIONAL: Mapping[str, str] = {
     "reset": "reset() forgets the prefix cache; what runs goes on",
     "reweigh": "reweigh() says that the model has new weights: nothing computed before may be used again",
@@ -47,6 +54,7 @@ DECLARED: Mapping[str, object] = {
     "version": "",
     "depth": 1,
     "offers": frozenset(),
+    "lacks": frozenset(),
     "options": {},
     "attention": ("full",),
     "block_sizes": (1, 2, 4, 8, 16),

@@ -12,7 +12,7 @@ from ...model.ops import Group, Item, Shape, Value
 from ..kinds import KINDS
 from ..kinds.draw import Draw
 from .contents import ALPHABET, TokenContents
-from .protocol import OFFERS, OPTIONAL, ClientRequest, Engine, EngineShape
+from .protocol import LACKS, OFFERS, OPTIONAL, ClientRequest, Engine, EngineShape
 from .run import declared
 from .story import Deed, Happening, SimulatedStory
 
@@ -31,6 +31,7 @@ class EngineFacts:
     attention: tuple[str, ...] = ("full",)
     block_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
     depth: int = 1
+    lacks: frozenset[str] = frozenset()
 
 
 def facts_of(engine: Engine) -> EngineFacts:
@@ -38,8 +39,10 @@ def facts_of(engine: Engine) -> EngineFacts:
     offers, options = frozenset(declared(engine, "offers")), dict(declared(engine, "options"))
     attention, sizes = tuple(declared(engine, "attention")), tuple(declared(engine, "block_sizes"))
     depth = declared(engine, "depth")
-    if unknown := sorted(offers - OFFERS.keys()):
-        raise ValueError(f"offers has {unknown[0]!r}; it may have {', '.join(OFFERS)}")
+    lacks = frozenset(declared(engine, "lacks"))
+    for name, said, known in (("offers", offers, OFFERS), ("lacks", lacks, LACKS)):
+        if unknown := sorted(said - known.keys()):
+            raise ValueError(f"{name} has {unknown[0]!r}; it may have {', '.join(known)}")
     kinds = {kind for names in attention for kind in names.split("+")}
     if unknown := sorted(kinds - KINDS.keys()) or ([] if attention else ["nothing"]):
         raise ValueError(f"attention has {unknown[0]!r}; it may have {', '.join(KINDS)}, also joined by +")
@@ -52,7 +55,7 @@ def facts_of(engine: Engine) -> EngineFacts:
     methods = frozenset(name for name in OPTIONAL if callable(getattr(engine, name, None)))
     if "pause" in methods and "resume" not in methods:
         raise ValueError("there is pause, but no resume; write both or none")
-    return EngineFacts(offers, methods, options, attention, sizes, depth)
+    return EngineFacts(offers, methods, options, attention, sizes, depth, lacks)
 
 
 def draw_simulation(draw: Draw, facts: EngineFacts) -> SimulatedStory:
@@ -92,9 +95,10 @@ def _shape(draw: Draw, facts: EngineFacts) -> EngineShape:
         blocks = max(2, blocks // 2)
     drafts = draw.choose((0, 1, 2, 3)) if "drafts" in facts.offers else 0
     tokens = draw.choose((2 + drafts, size, 2 * size, 4 * size + 1, length, 2 * length, 4 * length))
-    core = shape_with(groups, blocks, length, max(tokens, 2 + drafts), caching=draw.integer(0, 9) > 0)
+    caching = draw.integer(0, 9) > 0 or "uncached" in facts.lacks
+    core = shape_with(groups, blocks, length, max(tokens, 2 + drafts), caching=caching)
     options = {name: draw.choose(values) for name, values in facts.options.items()}
-    return EngineShape(core, draw.choose((1, 2, 3, 4, 8)), drafts, options)
+    return EngineShape(core, min(draw.choose((1, 2, 3, 4, 8)), core.max_num_batched_tokens), drafts, options)
 
 
 # Lives.
@@ -107,8 +111,8 @@ class _Swarm:
         def often(*weights: int) -> int:
             return draw.choose(weights)
 
-        self.cancels = often(0, 0, 1, 3, 6)
-        self.stops = often(0, 2, 6)
+        self.cancels = 0 if "cancel" in facts.lacks else often(0, 0, 1, 3, 6)
+        self.stops = 0 if "stops" in facts.lacks else often(0, 2, 6)
         self.again = often(0, 0, 2, 5)
         self.shares = often(0, 4, 6, 7)
         self.too_long = often(0, 0, 0, 1)
@@ -229,7 +233,7 @@ class _Life:
         elif what == "fork":
             self._made.append(Happening(when, "fork", flying, id=id, new=f"f{number}"))
             self._ids.append(f"f{number}")
-            if self._maybe(2):
+            if self._swarm.cancels and self._maybe(2):
                 later, flying = self._when(when, 4)
                 self._made.append(Happening(later, "cancel", flying, id=draw.choose((id, f"f{number}"))))
         else:

@@ -64,6 +64,17 @@ def test_nothing_else_occurs():
         assert (story.depth, story.kinds, story.shape.drafts, story.shape.options) == (1, "full", 0, {})
 
 
+def test_what_an_engine_lacks_is_not_asked():
+    for story in drawn(facts=EngineFacts(lacks=frozenset({"cancel", "stops", "uncached"}))):
+        assert {one.what for one in story.happenings} == {"add"}
+        assert not any(job.stop for job in story.jobs)
+        assert story.shape.core.caching
+
+
+def test_a_step_has_room_for_a_token_of_each_request():
+    assert all(story.shape.max_requests <= story.shape.max_tokens for story in drawn())
+
+
 def test_prompts_share_prefixes():
     """More often than a quarter of all begin with half of an earlier one."""
     shared = requests = 0
@@ -93,6 +104,7 @@ def test_other_json_is_no_story(raw):
     ("declared", "said"),
     [
         ({"offers": {"wings"}}, "offers has 'wings'"),
+        ({"lacks": {"wings"}}, "lacks has 'wings'"),
         ({"attention": ("round",)}, "attention has 'round'"),
         ({"attention": ()}, "attention has 'nothing'"),
         ({"block_sizes": (0,)}, "block_sizes is"),
