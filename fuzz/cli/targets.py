@@ -80,7 +80,9 @@ def install(
         if as_json:
             print(json.dumps(_described(environment)))
         else:
-            print(f"{environment.name} is ready; try: blockproof fuzz --target {environment.name} --seconds 60")
+            family, _ = environments.release_in(spec)
+            command = "fuzz --seconds 60" if family.open_target is not None else "simulate --steps 10000"
+            print(f"{environment.name} is ready; try: blockproof {command} --target {environment.name}")
     if failed:
         raise typer.Exit(3)
 

@@ -219,12 +219,15 @@ class Stories:
                 "step": shown.step,
                 "seed": self.task.seed,
                 "number": number,
+                "steps": self.told.steps,
                 "tries": reduced.candidates,
                 "complete": reduced.complete,
                 "fault": self.task.fault,
                 "story": self.family.story_to_json(smallest),
             },
         )
+        if known and hasattr(self.family, "go_on_behind"):
+            self.family.go_on_behind(known)
 
     def _cause(self, shown: StoryFinding, story: Any) -> str:
         """The first known cause without which the same is not found; empty if there is none. What was read wrong has

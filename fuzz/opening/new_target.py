@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ...model.ops import Allocate, Done, Free, Group, Lookup, Outcome, Refused, Shape, Submit
 from ..adapters import families, family_of
 from ..findings.writing import write_file
 from ..targets.base import Target, TargetLostError, TargetUnavailableError
 from ..targets.family import Family
-from .child import ChildTarget, PythonPlace
+from .child import ChildTarget, PythonPlace, environment_of
+from .commands import run
 
 _TEMPLATES = {"{module}.py": "new_target.py.txt", "test_{module}.py": "new_target_test.py.txt"}
 _ENGINE_TEMPLATES = {"{module}.py": "new_engine.py.txt", "test_{module}.py": "new_engine_test.py.txt"}
@@ -122,6 +124,12 @@ def _texts(like: str, engine: bool) -> tuple[str, Mapping[str, str]]:
     return family.spec(family.version_in(like)) if like != family.name else family.example, family.new_patch
 
 
+_TRY = f"""import sys
+from {__name__.split(".")[0]}.fuzz.adapters import families
+print(families()[sys.argv[1]].open_engine().version)"""
+"""Prints the version of a release's engine."""
+
+
 def exercise(target: Target) -> str:
     """Run one request on a tiny core: submit, lookup, allocate, free. Returns the target's version, or an empty text.
 
@@ -148,5 +156,13 @@ def exercise(target: Target) -> str:
 
 
 def version_run_by(family: Family, place: PythonPlace) -> str:
-    """Version of the release in this environment, checked with `exercise`. TargetUnavailableError if it fails."""
-    return exercise(ChildTarget(family.name, family.name, place))
+    """Version of the release in this environment, checked with `exercise`; of one that is only simulated, when its
+    engine can be made. TargetUnavailableError if that fails."""
+    if family.open_target is not None:
+        return exercise(ChildTarget(family.name, family.name, place))
+    with TemporaryDirectory(prefix="blockproof-try-") as folder:
+        command = [str(place.python), "-P", "-c", _TRY, family.name]
+        ran = run(command, environment={**environment_of(place, Path(folder)), **family.environment})
+    if ran.status:
+        raise TargetUnavailableError(f"{family.name}: its engine cannot be made: {ran.error}")
+    return ran.lines[-1]

@@ -100,8 +100,9 @@ class Family:
 
     name: str
     """The name that users write, in lower case."""
-    open_target: Callable[[], Target]
-    """Makes a target of the release in this interpreter. Any exception means that the release cannot be imported."""
+    open_target: Callable[[], Target] | None = None
+    """Makes a target of the release in this interpreter; None if it is only simulated. Any exception means that the
+    release cannot be imported."""
     open_calculator: Callable[[], Calculator] | None = None
     """The same for a calculator; None if the family has no configuration arithmetic to test."""
     open_engine: Callable[[], Any] | None = None
