@@ -17,6 +17,7 @@ from ..findings.story_finding import StoryFinding, place_of
 from ..opening.engines import open_engine_here
 from ..runs.canary import Canary, check_plants
 from ..simulation.faults import FAULTS, SEEN_BY, OneAtATime
+from ..simulation.in_words import TellingEngine
 from ..simulation.judges import CAPACITY, FATE, MEMORY
 from ..simulation.protocol import ClientRequest, Engine, EngineShape
 from ..simulation.run import SimulatedRun
@@ -33,8 +34,15 @@ STORY_SECONDS = 60
 class Guarded:
     """The run of one story, with a limit of time; a mistake of ours in it says nothing of the engine."""
 
-    def __init__(self, engine: Engine, story: SimulatedStory) -> None:
-        self._run = SimulatedRun(engine, story)
+    def __init__(self, engine: Engine, story: SimulatedStory, *, tells: bool = False) -> None:
+        """`tells`: it is told call by call."""
+        self._telling = TellingEngine(engine) if tells else None
+        self._run = SimulatedRun(self._telling or engine, story)
+
+    @property
+    def lines(self) -> list[str]:
+        """The story in words, if it is told."""
+        return self._telling.lines if self._telling is not None else []
 
     @property
     def reached(self) -> Any:
@@ -78,9 +86,10 @@ class SimulatedFamily:
     story_to_json = staticmethod(story_to_json)
     story_from_json = staticmethod(story_from_json)
 
-    def __init__(self, engine: Engine, fault: str = "") -> None:
-        """ValueError for an engine that declares what cannot be meant, and for a fault of no known name."""
-        self.engine, self.facts = engine, facts_of(engine)
+    def __init__(self, engine: Engine, fault: str = "", *, tells: bool = False) -> None:
+        """`tells`: runs are told call by call. ValueError for an engine that declares what cannot be meant, and for a
+        fault of no known name."""
+        self.engine, self.facts, self._tells = engine, facts_of(engine), tells
         if fault and fault not in FAULTS:
             raise ValueError(f"there is no fault {fault!r}; write one of {', '.join(FAULTS)}")
 
@@ -98,7 +107,7 @@ class SimulatedFamily:
 
     def run_of(self, story: SimulatedStory, fault: str = "") -> Guarded:
         """The run of a story, ready to go."""
-        return Guarded(FAULTS[fault](self.engine) if fault else self.engine, story)
+        return Guarded(FAULTS[fault](self.engine) if fault else self.engine, story, tells=self._tells)
 
     def suspects(self, judge: str, rule: str, what: str, story: SimulatedStory) -> Iterator[Suspect]:
         """The defects that the engine's author knows (`remedies`): each with an engine that lacks it."""
@@ -138,7 +147,7 @@ class SimulatedFamily:
 
 def opened(task: StoryTask) -> SimulatedFamily:
     """The engine of a task. Errors as from `open_engine_here` and `SimulatedFamily`."""
-    return SimulatedFamily(open_engine_here(task.target), task.fault)
+    return SimulatedFamily(open_engine_here(task.target), task.fault, tells=task.shows)
 
 
 # The canary.

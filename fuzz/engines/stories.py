@@ -54,6 +54,8 @@ class StoryTask:
     """JSON of the one story to run, in place of drawn ones."""
     tells: bool = False
     """Tell all that they have come to now and then, as `so_far`."""
+    shows: bool = False
+    """Tell a replayed story call by call, where it can be told."""
     target: str = ""
     """What is opened, where the module opens it (`opened`)."""
     goes_on: bool = True
@@ -164,6 +166,8 @@ class Stories:
             told.not_built[f"{type(error).__name__}: {str(error)[:120]}"] += 1
             return ()
         found: Sequence[StoryFinding] = run.run(MOST_STEPS)
+        if self.task.shows:
+            self._say("shown", {"lines": run.lines})
         reached = run.reached
         told.steps += reached["steps"]
         told.reached += reached

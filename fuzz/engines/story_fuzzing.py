@@ -57,6 +57,8 @@ class StoryOutcome:
     lost: str = ""
     """How the process ended if that was before its report."""
     interrupted: bool = False
+    shown: list[str] = field(default_factory=list)
+    """A replayed story, call by call, if that was asked for."""
     begun: int = -1
     """Number of the last story that was begun, where the process tells it."""
 
@@ -107,7 +109,8 @@ class StoryOutcome:
             return [f"{self.target}, seed {self.task.seed}: ended by {interrupted_by()}", *self._found_lines()]
         rate = told["steps"] / told["cpu_seconds"] if told["cpu_seconds"] else 0.0
         counts = f"{plural(told['stories'], 'engine')}, {plural(told['steps'], 'scheduler step')}"
-        lines = [
+        lines = [*self.shown]
+        lines += [
             f"{self.target}, seed {self.task.seed}: {counts} in {told['seconds']:.0f} s ({rate:.0f} steps/s of CPU)"
         ]
         lines += [f"  {name}: {count}" for name, count in sorted(told["reached"].items()) if count]
@@ -174,7 +177,7 @@ def run_stories(
             try:
                 for told in printing:
                     _take(outcome, told, out, say)
-                    if page is not None and not told.keys() & {"progress", "begun"}:
+                    if page is not None and not told.keys() & {"progress", "begun", "shown"}:
                         page.grown(lambda: _so_far(outcome))
                 if not outcome.told:
                     outcome.lost = _how_lost(outcome, printing.status())
@@ -213,6 +216,8 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
         say(f"{told['progress']['steps']} steps, {told['progress']['stories']} engines")
     elif "so_far" in told:
         outcome.so_far = told["so_far"]
+    elif "shown" in told:
+        outcome.shown = told["shown"]["lines"]
     elif "begun" in told:
         outcome.begun = told["begun"]["number"]
     elif "refused" in told:

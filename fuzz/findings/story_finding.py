@@ -29,8 +29,9 @@ class StoryFinding:
 
 
 def rule_of(line: str) -> str:
-    """What a line says, without who it is about (what stands before the colon) and without numbers."""
-    return _NUMBER.sub("N", line.partition(": ")[2])
+    """What a line says, without who it is about (what stands before the colon), who else has a part in it (behind a
+    semicolon) and without numbers."""
+    return _NUMBER.sub("N", line.partition(": ")[2].partition("; ")[0])
 
 
 def place_of(trace: TracebackType | None) -> str:

@@ -27,8 +27,8 @@ class OnDevice:
     computed: int = 0
     steps: int = 0
     """With drafts."""
-    states: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Per group of Mamba layers: how many tokens its state has seen, and the block that holds it."""
+    states: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """Per group of Mamba layers: how many tokens its state has seen, its table entry, and the block that held it."""
     tags: list[list[int]] = field(default_factory=list)
     """Per group, what the slots of its tokens must hold."""
 
@@ -291,19 +291,21 @@ class _Piece:
         """Check what its queries read: states before anything is written, tokens as the engine does."""
         for group, place in enumerate(self._places):
             rule = self.device.rules[group]
+            named = f"(group {group}, {rule.group.kind})"
             if isinstance(rule, Mamba):
                 line = self._state_read(group, rule, place) if early and self.start else ""
+                line = line and f"{line} {named}"
             elif early == self.device.reads_first:
                 end = self.start if early else self.right
                 tags = self.device.tags_of(self.one, group)
                 self.device.reads += 1
-                line = place.wrong(self.device.cells, tags, max(0, rule.skipped(self.start)), end)
+                line = place.wrong(self.device.cells, tags, max(0, rule.skipped(self.start)), end, named)
                 line = line and f"the query at {self.start} or behind reads {line}"
             else:
                 continue
             if line:
                 self.is_wrong = True
-                wrong.append(f"{self.part.request}: {line} (group {group}, {rule.group.kind})")
+                wrong.append(f"{self.part.request}: {line}")
 
     def write(self) -> None:
         """Write what it computes; rejected drafts write what nobody may read."""
@@ -318,7 +320,7 @@ class _Piece:
                 slot = place.target(position)
                 if slot is not None:
                     is_right = position < self.right and not self.is_wrong
-                    cells.compute(slot, tags[position] if is_right else cells.junk())
+                    cells.compute(slot, tags[position] if is_right else cells.junk(), self.part.request, position)
                     self.device.note(slot)
 
     def finish(self) -> tuple[int, ...]:
@@ -359,10 +361,12 @@ class _Piece:
             found, named = device.cells.get((place.memory, number)), f"slot {number}"
         else:
             table = place.slots.table
-            entry = (start - 1) // rule.b
-            seen, block = one.states.get(group, (0, None))
+            seen, entry, held = one.states.get(group, (0, 0, None))
             if seen != start:
-                block = table[entry] if entry < len(table) else None
+                entry, held = (start - 1) // rule.b, None
+            block = table[entry] if entry < len(table) else None
+            if block is None:  # it may be moved to where the step writes: a step reads before that
+                block = held
             if block is None:
                 return f"{where}, for which there is no block"
             found, named = device.cells.page(place.memory, block)[0], f"block {block}"
@@ -387,4 +391,4 @@ class _Piece:
         read = max(entry for entry, after in writes.items() if after == self.right)
         held = table[read] if read < len(table) else None
         if held is not None:
-            self.one.states[group] = (self.right, held)
+            self.one.states[group] = (self.right, read, held)

@@ -21,6 +21,7 @@ class SlotMemory:
         self.again = 0
         """Tokens that were written though they still stood elsewhere: computed twice."""
         self.written = 0
+        self._writers: dict[Slot, tuple[str, int]] = {}
         self._places: dict[int, Slot] = {}
         self._junk = count(-1, -1)
 
@@ -44,14 +45,20 @@ class SlotMemory:
         """Write a slot."""
         self.page(slot[0], slot[1] // self.width)[slot[1] % self.width] = tag
 
-    def compute(self, slot: Slot, tag: int) -> None:
-        """Write what a step has computed, and note where it stands."""
+    def compute(self, slot: Slot, tag: int, request: str, position: int) -> None:
+        """Write what a step has computed for this token of a request, and note where it stands."""
         self.written += 1
+        self._writers[slot] = (request, position)
         before = self._places.get(tag)
         if before is not None and before != slot and self.get(before) == tag:
             self.again += 1
         self._places[tag] = slot
         self.put(slot, tag)
+
+    def writer(self, slot: Slot) -> str:
+        """Who computed last what stands in a slot, as the end of a sentence; empty if nobody did."""
+        found = self._writers.get(slot)
+        return f"; position {found[1]} of {found[0]} was computed there last" if found else ""
 
     def fill(self, memory: str, block: int, tag: int) -> None:
         """Write a whole block, as a state does."""
@@ -80,12 +87,13 @@ class Placed:
             return None if (number := written.get(position)) is None else (self.memory, number)
         return self.slot(position)
 
-    def wrong(self, cells: SlotMemory, tags: Sequence[int], first: int, end: int) -> str:
-        """About the first of the positions `first .. end - 1` that does not hold its tag; empty if all do."""
+    def wrong(self, cells: SlotMemory, tags: Sequence[int], first: int, end: int, group: str) -> str:
+        """About the first of the positions `first .. end - 1` that does not hold its tag; empty if all do. `group`: of
+        layers, in words."""
         positions: Iterable[int] = range(first, end)
         if self.slots.at is None:
             positions = self._suspect(cells, tags, first, end)
-        return next(islice(self._problems(cells, tags, positions), 1), "")
+        return next(islice(self._problems(cells, tags, positions, group), 1), "")
 
     def _suspect(self, cells: SlotMemory, tags: Sequence[int], first: int, end: int) -> Iterable[int]:
         """The positions of the blocks that are not as they must be: whole blocks are compared at once."""
@@ -99,13 +107,14 @@ class Placed:
                     continue
             yield from range(low, high)
 
-    def _problems(self, cells: SlotMemory, tags: Sequence[int], positions: Iterable[int]) -> Iterable[str]:
+    def _problems(self, cells: SlotMemory, tags: Sequence[int], positions: Iterable[int], group: str) -> Iterable[str]:
         for position in positions:
             slot = self.slot(position)
             if slot is None:
-                yield f"position {position}, for which there is no slot"
+                yield f"position {position}, for which there is no slot {group}"
             elif (found := cells.get(slot)) != tags[position]:
-                yield f"position {position} in {self.named(slot)}, which holds {said(found)}"
+                where = f"position {position} in {self.named(slot)}"
+                yield f"{where}, which holds {said(found)} {group}{cells.writer(slot)}"
 
     def named(self, slot: Slot) -> str:
         """The slot in words."""

@@ -85,5 +85,17 @@ def test_a_finding_is_kept_replayed_and_made_smaller(monkeypatch, tmp_path, caps
     assert less["rule"] == kept["rule"]
     assert len(less["story"]["happenings"]) < len(kept["story"]["happenings"])
     capsys.readouterr()
+    assert main(["replay", str(small), "--show"]) == 1
+    said = capsys.readouterr().out
+    for what in (
+        "start: Group(kind='full'",
+        "add r",
+        "schedule: step 1",
+        " computes 0",
+        "table [",
+        "update: step 1 has",
+    ):
+        assert what in said
+    assert "was computed there last" in said or "what nobody wrote" in said
     assert main(["replay", str(small), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["found"][0]["rule"] == kept["rule"]

@@ -39,7 +39,7 @@ def test_the_template_is_right_and_its_test_passes(template):
     assert template.name == "my_engine_engine.py"
     report = check_engine(f"{template}:make_engine")
     assert (report.code, report.unseen) == (0, [])
-    assert len(report.checks) == 10
+    assert len(report.checks) == 11
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(template.parent)],
         capture_output=True,
@@ -107,9 +107,9 @@ def test_an_endless_call_is_found(template, capsys, monkeypatch):
 
 def test_the_command(template, capsys):
     assert main(["targets", "check", "--engine", f"{template}:make_engine"]) == 0
-    assert "all 10 answers are right" in capsys.readouterr().out
+    assert "all 11 answers are right" in capsys.readouterr().out
     assert main(["targets", "check", "--engine", f"{template}:make_engine", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["checks"]) == 10
+    assert len(json.loads(capsys.readouterr().out)["checks"]) == 11
     assert main(["targets", "check", "--engine", "impl"]) == 2
     assert main(["targets", "check", "--engine", "nowhere.py:make_engine"]) == 3
     assert main(["targets", "check", "--engine", "x.py:y", "--oracle", "shadow"]) == 2

@@ -3,6 +3,7 @@
 from typing import Literal
 
 import pytest
+from blockproof.fuzz.findings.story_finding import rule_of
 from blockproof.fuzz.simulation.contents import JUNK
 from blockproof.fuzz.simulation.device import RanStep, SimulatedDevice
 from blockproof.fuzz.simulation.protocol import (
@@ -71,6 +72,14 @@ def test_a_wrong_table_is_a_wrong_read_and_spoils_what_follows(slots, said):
     assert said in ran.wrong[0]
     assert ran.results.tokens["b"][0] > JUNK
     assert ran.results.tokens["b"] != right
+
+
+def test_a_wrong_read_says_who_wrote_what_it_found():
+    made = device()
+    step(made, "c", 0, 4, table(3, 4))
+    (line,) = step(made, "a", 2, 3, table(3, 5, 6)).wrong
+    assert line.endswith("(group 0, full); position 0 of c was computed there last")
+    assert "computed there" not in rule_of(line)
 
 
 def test_what_was_computed_from_a_wrong_read_is_wrong_for_others():
