@@ -20,6 +20,7 @@ FLOORS = [
         "findings",
         "workload",
         "targets",
+        "simulation",
         "adapters",
         "oracles",
         "planning",

@@ -1,4 +1,4 @@
-"""Two defects of nano-vllm, shown with its own scheduler and without blockproof.
+"""Three defects of nano-vllm, shown with its own scheduler and without blockproof.
 
     python docs/evidence/nano_vllm_confirm.py CHECKOUT
 
@@ -76,6 +76,20 @@ def content_is_wrong(checkout: str) -> bool:
     return cached > 0
 
 
+def ends_for_all(checkout: str) -> bool:
+    """A request that is larger than the pool of 8 blocks: `assert scheduled_seqs` ends the engine for whoever waits."""
+    engine = Engine(checkout)
+    engine.submit([1] * (8 * BLOCK + 1), max_tokens=1)
+    engine.submit([2], max_tokens=1)
+    try:
+        engine.step()
+    except AssertionError:
+        print("engine ended: AssertionError in schedule, 2 requests wait, 1 of them of one token")
+        return True
+    print("engine ended: no, a step was made")
+    return False
+
+
 if __name__ == "__main__":
-    defects = [hit_is_lost(sys.argv[1]), content_is_wrong(sys.argv[1])]
+    defects = [hit_is_lost(sys.argv[1]), content_is_wrong(sys.argv[1]), ends_for_all(sys.argv[1])]
     sys.exit(any(defects))

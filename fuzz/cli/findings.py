@@ -111,11 +111,13 @@ def _by_traces(
     place: Path, entries: "Mapping[str, FindingEntry]", specs: Sequence[str], times: int, on_seen: "OnSeen"
 ) -> "tuple[Observations, list[str], dict[str, object]]":
     """What the traces show, and the cases of the engine's scheduler; with a line for each problem."""
+    from ..adapters import family_of
     from ..releases.findings import read_traces
     from ..releases.observing import observe_releases
 
     traces = read_traces(place, list(entries))
     opened = partial(open_or_usage, isolate=True)
+    specs = [spec for spec in specs if (family := family_of(spec)) is None or family.open_target is not None]
     return *observe_releases(entries, traces, specs, times, opened, on_seen), {}
 
 

@@ -50,6 +50,7 @@ from .prove import prove
 from .renamed import what_became_of
 from .report import report
 from .schedulers import fuzz_scheduler
+from .simulation import simulate
 from .targets import app as targets_app
 from .traces import replay, schema, shrink
 from .traffic import fuzz_traffic
@@ -67,6 +68,7 @@ app.command(epilog="Example: blockproof fuzz --target impl --seconds 30")(patcha
 app.command("fuzz-config", epilog=f"Example: blockproof fuzz-config --target {RELEASE} --cases 20000")(
     patchable(fuzz_config)
 )
+app.command(epilog="Example: blockproof simulate --target my_engine.py:make_engine --steps 20000 --seed 1")(simulate)
 app.command("fuzz-scheduler", epilog=f"Example: blockproof fuzz-scheduler --target {RELEASE} --steps 20000")(
     patchable(fuzz_scheduler)
 )

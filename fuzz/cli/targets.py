@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -80,7 +80,9 @@ def install(
         if as_json:
             print(json.dumps(_described(environment)))
         else:
-            print(f"{environment.name} is ready; try: blockproof fuzz --target {environment.name} --seconds 60")
+            family, _ = environments.release_in(spec)
+            command = "fuzz --seconds 60" if family.open_target is not None else "simulate --steps 10000"
+            print(f"{environment.name} is ready; try: blockproof {command} --target {environment.name}")
     if failed:
         raise typer.Exit(3)
 
@@ -92,18 +94,22 @@ def new(
     like: Annotated[
         str, typer.Option(metavar="RELEASE", help="Begin a patch of this release instead, NAME or NAME==VERSION.")
     ] = "",
+    engine: Annotated[
+        bool, typer.Option("--engine", help="Begin an engine to be simulated, scheduler and all (`simulate`).")
+    ] = False,
 ) -> None:
     """Write a target for an engine of your own, and its test; both run as they are, on a naive core. With --like a
-    patch of a release, and its test; it changes nothing as it is."""
+    patch of a release, and its test; it changes nothing as it is. With --engine what `simulate` runs."""
     from ..opening.new_target import write_target
 
-    print("\n".join(guarded(lambda: write_target(name, folder, like)).lines()))
+    print("\n".join(guarded(lambda: write_target(name, folder, like, engine)).lines()))
 
 
 @app.command(epilog="Example: blockproof targets check my_target.py:make_target")
 def check(
     target: Annotated[str, typer.Argument(help="A release, or any other target.", autocompletion=target_names)],
     oracle: CheckOracles = None,
+    engine: Annotated[bool, typer.Option("--engine", help="It is an engine to be simulated (`simulate`).")] = False,
     isolate: IsolateOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -111,6 +117,8 @@ def check(
 
     Exits with 0 if all answers are right, 1 if one is wrong, 3 if the target cannot be started or builds no core.
     """
+    if engine:
+        check_of_engine(target, oracle is not None, as_json)
     from ..runs.conformance.check import check_named
     from ..runs.conformance.driving import ORACLES
 
@@ -119,6 +127,17 @@ def check(
 
     report = guarded(lambda: check_named(target, isolate, chosen))
     print(tagged("conformance", report.as_json()) if as_json else "\n".join(report.lines()))
+    raise typer.Exit(report.code)
+
+
+def check_of_engine(target: str, judged: bool, as_json: bool) -> NoReturn:
+    """The check of an engine to be simulated; exits."""
+    from ..engines.engine_check import check_engine
+
+    if judged:
+        raise typer.BadParameter("--oracle does not go with --engine: an engine is judged by what its clients get")
+    report = guarded(lambda: check_engine(target))
+    print(tagged("engine_check", report.as_json()) if as_json else "\n".join(report.lines()))
     raise typer.Exit(report.code)
 
 

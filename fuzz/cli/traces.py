@@ -61,7 +61,7 @@ def replay(
 ) -> None:
     """Run a trace again, under the oracles that it names. Operations that make no sense where they stand are left out.
 
-    What `fuzz-config` and `fuzz-scheduler` write of a finding is asked, or run, again as well.
+    What `fuzz-config`, `fuzz-scheduler` and `simulate` write of a finding is asked, or run, again as well.
     Exits with 0 if nothing is found, 1 on a finding, 3 if the target builds no core of this shape.
     """
     from ..traces.judges import judges_for
@@ -69,10 +69,10 @@ def replay(
     from ..traces.trace_file import read_trace
 
     if (other := _other_form(trace)) is not None:
-        if show or until is not None or oracle or tensors:
+        if until is not None or oracle or tensors or (show and other != STORY):
             raise typer.BadParameter(f"{trace} is no trace: --show, --until, --oracle and --tensors do not go with it")
         if other == STORY:
-            replay_story(trace, target, as_json)
+            run_story_again(trace, target, as_json, shows=show)
         replay_question(trace, target, isolate, as_json)
     file = read_trace(trace)
     spec = target or recorded_target(trace, file.target)
@@ -106,6 +106,8 @@ def shrink(
     from ..traces.judges import judges_for
     from ..traces.trace_file import read_trace
 
+    if _other_form(trace) == STORY:
+        run_story_again(trace, target, as_json, out or trace.parent, 1e9 if seconds is None else seconds)
     file = read_trace(trace)
     spec = target or recorded_target(trace, file.target)
     memory_or_usage(tensors or file.tensors)
@@ -162,14 +164,24 @@ def replay_question(path: Path, target: str | None, isolate: bool | None, as_jso
     raise typer.Exit(1 if found else 0)
 
 
-def replay_story(path: Path, target: str | None, as_json: bool) -> NoReturn:
-    """Run the engine of a file of a finding again, on its release or on another one, and exit."""
+def run_story_again(
+    path: Path,
+    target: str | None,
+    as_json: bool,
+    out: Path | None = None,
+    shrink_seconds: float = 0.0,
+    shows: bool = False,
+) -> NoReturn:
+    """Run the engine of a file of a finding again, on its target or on another one, and exit. What it shows is made
+    smaller for so many seconds and written to `out`, if that is named; `shows`: it is printed call by call."""
     from ..engines.stories import StoryTask
-    from ..engines.story_fuzzing import fuzz_scheduler as run
-    from ..engines.story_fuzzing import read_story
+    from ..engines.story_fuzzing import fuzz_scheduler, read_story, simulate
 
     stored = read_story(path)
-    task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=0.0)
-    outcome = guarded(lambda: run(target or stored.target, task, None, timed_teller(), None))
+    run = simulate if stored.command == "simulate" else fuzz_scheduler
+    if shows and run is not simulate:
+        raise typer.BadParameter(f"{path}: --show is for findings of simulate, not of fuzz-scheduler")
+    task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=shrink_seconds, shows=shows)
+    outcome = guarded(lambda: run(target or stored.target, task, out, timed_teller(), None))
     print(outcome.document().text() if as_json else "\n".join(outcome.lines()))
     raise typer.Exit(outcome.exit_code)

@@ -1,8 +1,8 @@
-"""Many stories through a release's own scheduler: judged, counted, shrunk and named. Runs in the release's interpreter.
+"""Many stories through an engine's own scheduler: judged, counted, shrunk and named. Runs in the engine's interpreter.
 
-`python -m blockproof.fuzz.engines.stories MODULE TASK`: TASK is the JSON of a `StoryTask`, MODULE the family's
-(`Family.stories`). Each line of the output is one JSON object with `found`, `progress`, `so_far`, `blind` or `end` in
-it.
+`python -m blockproof.fuzz.engines.stories MODULE TASK`: TASK is the JSON of a `StoryTask`, MODULE says how stories are
+drawn, run and made smaller: the family's (`Family.stories`) or `simulated`, whose `opened` makes it for a target. Each
+line of the output is one JSON object with `begun`, `found`, `progress`, `so_far`, `refused`, `blind` or `end` in it.
 """
 
 import json
@@ -15,12 +15,14 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from ..findings.oracle_names import CONTRACT
+from ..findings.story_finding import StoryFinding
 from ..reports.history import History, Sample
 from ..reports.progress import Pace
 from ..runs.canary import BlindOracleError
 from ..runs.case import loop
-from ..runs.scheduler_story import StoryFinding, StoryRun
+from ..runs.scheduler_story import StoryRun
 from ..runs.story_canary import check_judges
+from ..targets.base import TargetUnavailableError
 from ..traces.reducer import Reducer, SearchLimits
 
 MOST_STEPS = 3000
@@ -52,6 +54,12 @@ class StoryTask:
     """JSON of the one story to run, in place of drawn ones."""
     tells: bool = False
     """Tell all that they have come to now and then, as `so_far`."""
+    shows: bool = False
+    """Tell a replayed story call by call, where it can be told."""
+    target: str = ""
+    """What is opened, where the module opens it (`opened`)."""
+    goes_on: bool = True
+    """False: nothing is run behind the first story with a finding."""
 
 
 @dataclass
@@ -85,6 +93,13 @@ class StoriesDone:
         return {**vars(self), "history": self.history.as_json(self.now(), times)}
 
 
+def _run_of(family: Any, story: Any, fault: str) -> Any:
+    """The run of a story, ready to go; an exception if its engine cannot be built. Where the module says nothing of it,
+    the judges of a core are used (`StoryRun`)."""
+    made = getattr(family, "run_of", None)
+    return StoryRun(family.engine(story, fault)) if made is None else made(story, fault)
+
+
 class _StoryReducer(Reducer[Any, StoryFinding]):
     """Looks for a smaller story with a finding of the same kind."""
 
@@ -99,7 +114,7 @@ class _StoryReducer(Reducer[Any, StoryFinding]):
     def shows(self, candidate: Any) -> tuple[Any, StoryFinding] | None:
         """The candidate, if its engine can be built and the same judge objects to the same."""
         try:
-            run = StoryRun(self._family.engine(candidate, self._fault))
+            run = _run_of(self._family, candidate, self._fault)
         except Exception:
             return None
         found = run.run(MOST_STEPS)
@@ -137,6 +152,8 @@ class Stories:
         """See `Case`."""
         if self.task.replay is not None:
             return _Drawn(0, self.family.story_from_json(self.task.replay))
+        if self.task.target:  # so that it is known which one has ended the process
+            self._say("begun", {"number": number})
         return _Drawn(number, self.family.draw(self.task.seed, number, self.task.connector, self.task.attention))
 
     def judge(self, drawn: "_Drawn") -> Sequence[StoryFinding]:
@@ -144,11 +161,13 @@ class Stories:
         told, story = self.told, drawn.story
         told.stories += 1
         try:
-            run = StoryRun(self.family.engine(story, self.task.fault))
+            run = _run_of(self.family, story, self.task.fault)
         except Exception as error:
             told.not_built[f"{type(error).__name__}: {str(error)[:120]}"] += 1
             return ()
-        found = run.run(MOST_STEPS)
+        found: Sequence[StoryFinding] = run.run(MOST_STEPS)
+        if self.task.shows:
+            self._say("shown", {"lines": run.lines})
         reached = run.reached
         told.steps += reached["steps"]
         told.reached += reached
@@ -170,8 +189,9 @@ class Stories:
         if task.tells and self._pace.due:
             with self._pace.telling():
                 self._say("so_far", told.as_json())
-        return (
+        return bool(
             task.replay is not None
+            or (told.counted and not task.goes_on)
             or (task.steps is not None and told.steps >= task.steps)
             or (task.seconds is not None and told.seconds >= task.seconds)
         )
@@ -179,8 +199,7 @@ class Stories:
     def keep(self, drawn: "_Drawn", found: StoryFinding) -> None:
         """Shrink, name and tell a finding if it is one of the first of its kind; count it in any case."""
         (number, story), finding = drawn, found
-        setup = story.setup
-        kind = (*finding.kind, story.kinds, setup.connector, setup.asynchronous, bool(setup.drafts), setup.shape.eagle)
+        kind = (*finding.kind, *story.alike)
         names = self._names.setdefault(kind, [])
         if len(names) >= SHRUNK_OF_A_KIND:
             self.told.counted[names[0]] += 1
@@ -204,19 +223,23 @@ class Stories:
                 "step": shown.step,
                 "seed": self.task.seed,
                 "number": number,
+                "steps": self.told.steps,
                 "tries": reduced.candidates,
                 "complete": reduced.complete,
                 "fault": self.task.fault,
                 "story": self.family.story_to_json(smallest),
             },
         )
+        if known and hasattr(self.family, "go_on_behind"):
+            self.family.go_on_behind(known)
 
     def _cause(self, shown: StoryFinding, story: Any) -> str:
         """The first known cause without which the same is not found; empty if there is none. What was read wrong has
         many forms: where the device says it, it must say nothing any more."""
         for suspect in self.family.suspects(shown.judge, shown.rule, shown.what, story):
+            made = getattr(self.family, "run_without", None)
             try:
-                run = StoryRun(self.family.engine_of(suspect, self.task.fault))
+                run = made(suspect) if made else StoryRun(self.family.engine_of(suspect, self.task.fault))
             except Exception:  # no such engine
                 continue
             same = (one for one in run.run(MOST_STEPS) if one.judge == shown.judge)
@@ -233,24 +256,28 @@ def task_from_json(raw: Any) -> StoryTask:
 def main(module: str, task: str) -> None:
     """See above."""
 
+    lines, sys.stdout = sys.stdout, sys.stderr  # an engine may print
+
     def say(name: str, told: dict[str, object]) -> None:
-        print(json.dumps({name: told}), flush=True)
+        print(json.dumps({name: told}), file=lines, flush=True)
 
     family, of_task = import_module(module), task_from_json(json.loads(task))
     try:
+        family = family.opened(of_task) if hasattr(family, "opened") else family
         if of_task.replay is None:
             family.draw(of_task.seed, of_task.first, of_task.connector, of_task.attention)
-    except ValueError as wrong:
-        say("refused", {"why": str(wrong)})
+    except (ValueError, TargetUnavailableError) as wrong:
+        say("refused", {"why": str(wrong), "usage": isinstance(wrong, ValueError)})
         return
     try:
-        canary = check_judges(family.wrong_reads)
+        canary = family.canary() if hasattr(family, "canary") else check_judges(family.wrong_reads)
     except BlindOracleError as blind:
         say("blind", {"why": str(blind)})
         return
     stories = Stories(family, of_task, say)
     told = stories.run()
-    say("end", {**told.as_json(), "version": family.version(), "canary": canary and canary.as_json()})
+    more = family.told(told.reached) if hasattr(family, "told") else {}
+    say("end", {**told.as_json(), "version": family.version(), "canary": canary and canary.as_json(), **more})
 
 
 if __name__ == "__main__":

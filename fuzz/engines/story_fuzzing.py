@@ -1,4 +1,6 @@
-"""`blockproof fuzz-scheduler` without its command line: the process of the stories, what is kept and reported."""
+"""`blockproof fuzz-scheduler` and `simulate` without their command line: the process of the stories, what is kept and
+reported.
+"""
 
 import hashlib
 import json
@@ -16,7 +18,8 @@ from ..findings.oracle_names import BLOCKPROOF
 from ..findings.words import plural
 from ..findings.writing import told_if_lost, write_file
 from ..opening.commands import Printing
-from ..opening.targets import python_of
+from ..opening.names import ReleaseName, parsed
+from ..opening.targets import python_for
 from ..page.live import LivePage, News
 from ..reports.scheduler import SchedulerDocument
 from ..runs.canary import BlindOracleError, told_line
@@ -25,7 +28,7 @@ from ..traces.files import Form, envelope, read_file
 from .stories import StoryTask
 
 TITLE = "schedulers"
-FORM = Form("finding", "`blockproof fuzz-scheduler`", "blockproof_scheduler", 1)
+FORM = Form("finding", "`blockproof fuzz-scheduler` or `simulate`", "blockproof_scheduler", 1)
 FLOORS: Mapping[str, int] = {
     "preemptions": 1,
     "hits": 5,
@@ -54,6 +57,10 @@ class StoryOutcome:
     lost: str = ""
     """How the process ended if that was before its report."""
     interrupted: bool = False
+    shown: list[str] = field(default_factory=list)
+    """A replayed story, call by call, if that was asked for."""
+    begun: int = -1
+    """Number of the last story that was begun, where the process tells it."""
 
     @property
     def unmet(self) -> list[str]:
@@ -63,7 +70,7 @@ class StoryOutcome:
             return []
         return [
             f"{name}: {reached.get(name, 0)}, at least {least}"
-            for name, least in FLOORS.items()
+            for name, least in self.told.get("floors", FLOORS).items()
             if reached.get(name, 0) < least
         ]
 
@@ -75,14 +82,15 @@ class StoryOutcome:
     @property
     def exit_code(self) -> int:
         """1 for a finding (a known one, too), a lost process or an unmet floor; 70 if blockproof has failed and nothing
-        else was found; 3 if no step ran; 130 after Ctrl-C."""
+        else was found; 3 if no step ran, unless all requests of a replay were refused; 130 after Ctrl-C."""
         if self.found and all(one["judge"] == BLOCKPROOF for one in self.found) and not self.lost:
             return 70
         if self.found or self.lost:
             return 1
         if self.interrupted:
             return 130
-        if not self.told.get("steps"):
+        asked = self.told.get("reached", {}).get("requests") if self.task.replay is not None else 0
+        if not self.told.get("steps") and not asked:
             return 3
         return 1 if self.unmet else 0
 
@@ -101,7 +109,8 @@ class StoryOutcome:
             return [f"{self.target}, seed {self.task.seed}: ended by {interrupted_by()}", *self._found_lines()]
         rate = told["steps"] / told["cpu_seconds"] if told["cpu_seconds"] else 0.0
         counts = f"{plural(told['stories'], 'engine')}, {plural(told['steps'], 'scheduler step')}"
-        lines = [
+        lines = [*self.shown]
+        lines += [
             f"{self.target}, seed {self.task.seed}: {counts} in {told['seconds']:.0f} s ({rate:.0f} steps/s of CPU)"
         ]
         lines += [f"  {name}: {count}" for name, count in sorted(told["reached"].items()) if count]
@@ -109,6 +118,7 @@ class StoryOutcome:
             lines.append(f"  {kinds}: " + ", ".join(f"{name} {count}" for name, count in of_kind.items() if count))
         lines += [f"not built, {count} times: {reason}" for reason, count in told["not_built"].items()]
         lines += [f"floor not reached: {line}" for line in self.unmet]
+        lines += [f"not observed: {name}" for name in told.get("not_observed", ())]
         lines += [told_line(told["canary"])] if told.get("canary") else []
         return [*lines, *self._found_lines()]
 
@@ -136,30 +146,54 @@ def fuzz_scheduler(
     TargetUnavailableError if the release is not installed or its family has no scheduler to fuzz, and if a judge does
     not see what is planted for it before the run. Ctrl-C ends the run.
     """
-    task = replace(task, tells=page is not None)
-    outcome = StoryOutcome(target, task)
-    if page is not None:
-        page.show(_so_far(outcome))
     family = family_of(target)
     if family is None or not family.stories:
         what = "there is no scheduler to fuzz; name a release of an engine that has one"
         raise TargetUnavailableError(f"{target}: {what}")
-    with python_of(target) as python:
-        command = python.words(f"{__package__}.stories", family.stories, json.dumps(asdict(task)))
+    return run_stories(target, family.stories, task, out, say, page)
+
+
+def simulate(
+    target: str, task: StoryTask, out: Path | None, say: Callable[[str], None], page: LivePage | None = None
+) -> StoryOutcome:
+    """The same of an engine under simulation. ValueError also for a name that means no engine, and for an engine that
+    declares what cannot be meant."""
+    named = parsed(target)
+    spec = named.family.name if isinstance(named, ReleaseName) else target
+    return run_stories(target, f"{__package__}.simulated", replace(task, target=spec), out, say, page)
+
+
+def run_stories(
+    target: str, module: str, task: StoryTask, out: Path | None, say: Callable[[str], None], page: LivePage | None
+) -> StoryOutcome:
+    """Run stories in the interpreter of the target. `module`: see `stories`."""
+    task = replace(task, tells=page is not None)
+    outcome = StoryOutcome(target, task)
+    if page is not None:
+        page.show(_so_far(outcome))
+    with python_for(target) as python:
+        command = python.words(f"{__package__}.stories", module, json.dumps(asdict(task)))
         with Printing(command, python.environment) as printing:
             try:
                 for told in printing:
                     _take(outcome, told, out, say)
-                    if page is not None and "progress" not in told:
+                    if page is not None and not told.keys() & {"progress", "begun", "shown"}:
                         page.grown(lambda: _so_far(outcome))
                 if not outcome.told:
-                    outcome.lost = f"exit status {printing.status()}"
+                    outcome.lost = _how_lost(outcome, printing.status())
             except KeyboardInterrupt:
                 outcome.interrupted = True
     if page is not None:
         words = f"ended by {interrupted_by()}" if outcome.interrupted else "the run has ended"
         page.show(News(TITLE, words, outcome.document(), 1.0, ended=True))
     return outcome
+
+
+def _how_lost(outcome: StoryOutcome, status: int) -> str:
+    """How the process has ended, and with which story."""
+    how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+    again = f"--seed {outcome.task.seed} --first {outcome.begun}"
+    return how if outcome.begun < 0 else f"{how}, in engine {outcome.begun}; again with {again}"
 
 
 def _so_far(outcome: StoryOutcome) -> News:
@@ -172,7 +206,7 @@ def _so_far(outcome: StoryOutcome) -> News:
 
 def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say: Callable[[str], None]) -> None:
     if "found" in told:
-        one = dict(told["found"])
+        one = dict(told["found"]) | ({"command": "simulate"} if outcome.task.target else {})
         if out is not None:
             with told_if_lost():
                 one["file"] = str(write_story(one, outcome.target, out))
@@ -182,8 +216,12 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
         say(f"{told['progress']['steps']} steps, {told['progress']['stories']} engines")
     elif "so_far" in told:
         outcome.so_far = told["so_far"]
+    elif "shown" in told:
+        outcome.shown = told["shown"]["lines"]
+    elif "begun" in told:
+        outcome.begun = told["begun"]["number"]
     elif "refused" in told:
-        raise ValueError(told["refused"]["why"])
+        raise (ValueError if told["refused"]["usage"] else TargetUnavailableError)(told["refused"]["why"])
     elif "blind" in told:
         raise BlindOracleError(told["blind"]["why"])
     elif "end" in told:
@@ -191,11 +229,12 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
 
 
 def write_story(found: Mapping[str, Any], target: str, folder: Path) -> Path:
-    """The finding as a file of its own in this folder, which is made."""
+    """The finding as a file of its own in this folder, which is made; `found` says by which command, if it is not
+    `fuzz-scheduler`."""
     text = json.dumps({FORM.version_field: FORM.version, "target": target, **found}, indent=1)
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     name = found["known"].replace("/", "-").replace("#", "-") or f"new-{found['judge']}"
-    path = folder / f"scheduler_{name}_{digest}.json"
+    path = folder / f"{'simulated' if found.get('command') else 'scheduler'}_{name}_{digest}.json"
     write_file(path, text + "\n")
     return path
 
@@ -209,6 +248,8 @@ class StoredStory:
     rule: str
     story: dict[str, Any]
     fault: str = ""
+    command: str = ""
+    """`simulate`, or empty for `fuzz-scheduler`."""
 
 
 def read_story(path: Path) -> StoredStory:

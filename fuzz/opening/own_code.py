@@ -24,9 +24,9 @@ _FOLDERS: set[str] = set()
 
 
 def made_by(named: OwnCode, protocol: str, *methods: str) -> object:
-    """The object that the factory returns; it must have a name, `close` and these methods.
+    """The object that the factory returns; it must have these attributes and methods.
 
-    `protocol` is where these methods are described, for the message. TargetUnavailableError says what is missing.
+    `protocol` is where they are described, for the message. TargetUnavailableError says what is missing.
     """
     spec, factory_name, module = named.spec, named.factory, _loaded(named)
     factory = getattr(module, factory_name, None)
@@ -41,10 +41,10 @@ def made_by(named: OwnCode, protocol: str, *methods: str) -> object:
     except BaseException as error:
         raise_if_interrupted(error)
         raise TargetUnavailableError(f"{spec}: the factory failed: {in_one_line(error)}") from error
-    if missing := [name for name in ("name", *methods, "close") if not hasattr(made, name)]:
+    if missing := [name for name in methods if not hasattr(made, name)]:
         raise TargetUnavailableError(
             f"{spec}: the factory returned a {type(made).__name__} without {missing[0]!r}; "
-            f"see blockproof.fuzz.targets.base.{protocol}"
+            f"see blockproof.fuzz.{protocol}"
         )
     return made
 

@@ -96,7 +96,7 @@ class _Program(ServedTarget):
 
 def answer_of(line: bytes, num_groups: int, hides: frozenset[str]) -> tuple[Outcome, Snapshot | None, Notes]:
     """Outcome, snapshot and copies in the answer of a program that hides this. ValueError says what is wrong."""
-    raw = _object_of(line)
+    raw = object_of(line)
     _no_others(raw, _ANSWER, "the answer")
     shown = raw.get("snapshot")
     snapshot = None if shown is None else snapshot_of(shown, num_groups, hides)
@@ -146,7 +146,7 @@ _EXAMPLE = '{"outcome":"Failed","error":"NotImplementedError"}'
 
 def hello_of(line: bytes) -> dict[str, Any]:
     """The first line of a program. ValueError says what is wrong."""
-    raw = _object_of(line)
+    raw = object_of(line)
     if raw.get("protocol") != PROTOCOL:
         raise ValueError(f"it speaks protocol {_shown(raw.get('protocol'))}, we speak {PROTOCOL}")
     _no_others(raw, ("protocol", *_HELLO), "the first line")
@@ -161,7 +161,7 @@ def hello_of(line: bytes) -> dict[str, Any]:
     return raw
 
 
-def _object_of(line: bytes) -> dict[str, Any]:
+def object_of(line: bytes) -> dict[str, Any]:
     """The object in a line. ValueError if there is none."""
     try:
         raw = document_of(line)

@@ -71,6 +71,10 @@ def open_here(spec: str) -> Target:
 def _opened_here(named: TargetName) -> Target:
     match named:
         case ReleaseName(_, family):
+            if family.open_target is None:
+                raise TargetUnavailableError(
+                    f"{family.name} is only simulated; write blockproof simulate --target {family.example}"
+                )
             return _declared(_imported(family, family.open_target))
         case OurCore(spec):
             return _ours(lambda: open_impl(spec))
@@ -80,7 +84,7 @@ def _opened_here(named: TargetName) -> Target:
             return _ours(lambda: open_changed_impl(spec, planted.plant, core))
         case Program():
             return ProgramTarget(named)
-    made = cast(Target, made_by(named, "Target", "start", "step"))
+    made = cast(Target, made_by(named, "targets.base.Target", "name", "start", "step", "close"))
     check_declarations(made)
     return made
 
@@ -133,7 +137,7 @@ def _calculator_here(named: TargetName) -> Calculator:
             faulty.name = spec
             fault.plant(faulty)
             return faulty
-    return cast(Calculator, made_by(named, "Calculator", "ask"))
+    return cast(Calculator, made_by(named, "targets.base.Calculator", "name", "ask", "close"))
 
 
 def check_spec(spec: str) -> None:
@@ -204,6 +208,17 @@ def python_of(spec: str, packages: Sequence[str] = ("model", "fuzz")) -> Iterato
         if family is not None and place is not None and place.patch is not None:
             check_patch(family, python)
         yield python
+
+
+@contextmanager
+def python_for(spec: str) -> Iterator[ReleasePython]:
+    """The same; for a user's own code and for a program this interpreter, in a process of its own."""
+    if isinstance(parsed(spec), ReleaseName):
+        with python_of(spec) as python:
+            yield python
+        return
+    with TemporaryDirectory(prefix="blockproof-python-") as modules:
+        yield ReleasePython(sys.executable, environment_of(None, Path(modules)))
 
 
 def check_patch(family: Family, python: ReleasePython) -> None:

@@ -20,6 +20,7 @@ from ..findings.writing import alone, write_file
 from ..oracles.contract.properties import PROPERTIES as CONTRACT
 from ..oracles.liveness.rules import PROPERTIES as LIVENESS
 from ..planning.shipped import FINDINGS, THEOREMS, shipped
+from ..simulation.judges import JUDGES as SIMULATION
 from ..traces.files import TraceError
 from ..traces.trace_file import TraceFile, read_trace
 from .markdown import prose
@@ -52,6 +53,7 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     script_fixed: str
     """What it shows with it."""
     judged: tuple[Judged, ...]
+    """None of a release that is only simulated."""
 
     def problem(self) -> str:
         """Why the fix does not hold; empty if it does."""
@@ -70,7 +72,7 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             f"In {plural(one.operations, 'operation')} under {', '.join(one.oracles)}: {_compared(one)}"
             for one in self.judged
         ]
-        return f"holds. The script shows nothing with it. {'. '.join(judged)}"
+        return f"holds. {'. '.join(['The script shows nothing with it', *judged])}"
 
 
 Fixes = dict[str, dict[str, Held]]
@@ -120,6 +122,8 @@ def rule_text(name: str) -> str:
         return f"[{name}]({REFERENCE}/contract.md#properties): {CONTRACT[name]}"
     if name in LIVENESS:
         return f"[{name}]({REFERENCE}/liveness.md#the-properties): {LIVENESS[name]}."
+    if name in SIMULATION:
+        return f"[{name}](../guide/engines.md#what-judges): {SIMULATION[name]}."
     if name in (theorems := _theorems(str(shipped(THEOREMS / "README.md")))):
         place, says = theorems[name]
         return f"[{name}]({REFERENCE}/theorems/{place}): {says}"
@@ -144,6 +148,8 @@ CLASSES = (
 )
 """What a finding does to users, the worst first. Latent: no scheduler that we know of comes there."""
 TEXTS, OBSERVED, FOOT = "findings.toml", "releases.json", "looked-for.md"
+STORY = "story.json"
+"""The smallest story under simulation, in a folder of its name."""
 SCRIPT, REPORT, BY_SCRIPTS = "scenario.py", "report.md", "scripts.json"
 """A finding's script and report, in a folder of its name, and the file with what each script showed, by release."""
 WHOLE = "reproduce.py"
@@ -267,7 +273,8 @@ def folder_page(folder: Path, command: str) -> str:
         raise TraceError(str(foot), "", f"{error}; write Markdown") from None
     entries = read_entries(folder)
     observed = {**read_observations(folder), **_of_scripts(folder)}
-    return page(entries, read_traces(folder, list(entries)), observed, command, end, read_fixes(folder))
+    stories = [name for name in entries if (folder / name / STORY).exists()]
+    return page(entries, read_traces(folder, list(entries)), observed, command, end, read_fixes(folder), stories)
 
 
 def _of_scripts(folder: Path) -> Observations:
@@ -281,15 +288,17 @@ def page(
     command: str,
     foot: str,
     fixes: Fixes | None = None,
+    stories: Sequence[str] = (),
 ) -> str:
     """All findings as Markdown, those first that the newest release still shows; `command` checks them again, `foot` is
-    what a person adds at the end."""
+    what a person adds at the end, `stories`: those of which the smallest one under simulation is kept."""
     lines = [
         "# Findings in released engines",
         "",
         "Violations of the contract, of what the shadow memory reads back, or of",
         "liveness ([what judges a core](../reference/properties.md)), each with its smallest trace, observed by replay",
-        "on every release. This page is written, and checked, by",
+        "on every release; and what [simulation](../guide/engines.md) finds, with its smallest story. This page is",
+        "written, and checked, by",
         f"`{command}`.",
         "",
         *prose(_SCRIPTS),
@@ -305,6 +314,8 @@ def page(
     for name in (*open_ones, *gone):
         tried = (fixes or {}).get(name, {})
         lines += ["", f"## {name}", "", *_entry_lines(name, ordered[name], traces.get(name), observed, tried)]
+        if name in stories:
+            lines += prose(f"[the smallest story](findings/{name}/{STORY}) under simulation", bullet="* ")
     return "\n".join([*lines, "", foot.strip(), ""])
 
 

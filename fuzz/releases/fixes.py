@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from ..adapters import family_of
 from ..engines.plan import Plan
 from ..engines.seeded import run_random
 from ..findings.finding import Finding
@@ -45,21 +46,31 @@ def try_fixes(
 ) -> dict[str, Held]:
     """Try the fix of each of these findings on a release; `plan` has seed, operations and attention types.
 
-    `opened` opens the release with a fix, or without one. TargetUnavailableError if it is not installed or a fix cannot
-    be applied to it.
+    `opened` opens the release with a fix, or without one. One that is only simulated is judged by the scripts alone.
+    TargetUnavailableError if it is not installed or a fix cannot be applied to it.
     """
+    if opened is None and (family := family_of(spec)) is not None and family.open_target is None:
+        alone = {name: Held(*_by_script(folder, name, entries[name], spec), ()) for name in entries}
+        for name, one in alone.items():
+            on_held(name, one)
+        return alone
     opened = opened or (lambda fix: open_target(spec, isolate=True, fix=fix))
     held = {}
     with closing(opened(None)) as plain:
         without = [_run(plain, plan, oracles) for oracles in JUDGES]
         for name in entries:
-            script, raises = folder / name / SCRIPT, entries[name].raises
-            plainly, fixed = (run_script(script, spec, raises, fixed=with_it).seen for with_it in (False, True))
+            plainly, fixed = _by_script(folder, name, entries[name], spec)
             with closing(opened(folder / name / FIX)) as changed:
                 judged = [_judge(plain, changed, plan, summary) for summary in without]
             held[name] = Held(plainly, fixed, tuple(judged))
             on_held(name, held[name])
     return held
+
+
+def _by_script(folder: Path, name: str, entry: FindingEntry, spec: str) -> tuple[str, str]:
+    """What the finding's script shows without the fix, and with it."""
+    plainly, fixed = (run_script(folder / name / SCRIPT, spec, entry.raises, fixed=one).seen for one in (False, True))
+    return plainly, fixed
 
 
 def _run(target: Target, plan: Plan, oracles: tuple[str, ...]) -> Summary:

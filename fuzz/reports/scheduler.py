@@ -32,6 +32,8 @@ class StoryFound(msgspec.Struct):
     """True if the search for a smaller story came to its end."""
     fault: str = ""
     """The one that was planted."""
+    command: str = ""
+    """The one that found it, if it is not `fuzz-scheduler`."""
     story: Any = None
     """The smallest story."""
 
@@ -53,6 +55,8 @@ class SchedulerDocument(ResultDocument, tag="scheduler"):
     not_built: dict[str, int] = {}
     counted: dict[str, int] = {}
     floors_unmet: list[str] = []
+    not_observed: list[str] = []
+    """Judges for which the engine shows nothing: what they would find is not found."""
     history: HistoryLines | None = None
     version: str = ""
     """Of the release."""
@@ -89,7 +93,8 @@ class SchedulerDocument(ResultDocument, tag="scheduler"):
 
     def notes(self) -> list[str]:
         """See `ResultDocument`."""
-        return [f"floor not reached: {line}" for line in self.floors_unmet]
+        unmet = [f"floor not reached: {line}" for line in self.floors_unmet]
+        return unmet + [f"not observed: {name}" for name in self.not_observed]
 
     def charts(self) -> list[Chart]:
         """See `ResultDocument`."""

@@ -4,17 +4,16 @@ The engine is the one of a family's adapter (`Family.stories`). It tells each op
 core, with the state before and after; what its device reads it checks itself.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from ...model.ops import Operation, Outcome
 from ...model.shown.snapshot import Snapshot
 from ..findings.finding import BUG
 from ..findings.oracle_names import BLOCKPROOF, CONTRACT, LIVENESS, PASSABLE, SHADOW
+from ..findings.story_finding import StoryFinding, place_of, rule_of
 from ..oracles.contract import Contract, Violation
 from ..targets.block_ids import STRAY_ID, stray_id, without_hidden
 
@@ -22,28 +21,6 @@ RAISED = "exception"
 JUDGES = (SHADOW, CONTRACT, LIVENESS, RAISED)
 PATIENCE = 400
 """Steps in a row after which some request must have ended; no story has requests that need half as many."""
-_NUMBER = re.compile(r"\d+")
-
-
-@dataclass(frozen=True)
-class StoryFinding:
-    """What one judge objects to."""
-
-    judge: str
-    """One of `JUDGES`; `BLOCKPROOF` for a bug of our own, which says nothing of the engine."""
-    rule: str
-    """The property, or what was read, or the exception with the functions that raised it. Two findings with one judge
-    and one rule may have one cause."""
-    what: str
-    step: int
-    """Number of the scheduler's step, from 1 on."""
-    said: str = ""
-    """Which of the property's sentences it is (`Violation.kind`)."""
-
-    @property
-    def kind(self) -> tuple[str, str, str]:
-        """Judge, rule, and sentence: findings that differ in one of them have two causes."""
-        return self.judge, self.rule, self.said
 
 
 class _FoundError(Exception):
@@ -106,10 +83,10 @@ class StoryRun:
             self._find(CONTRACT, found.violation.id, found.violation.what, found.violation.kind)
         except _OwnError as failed:
             own = failed.__cause__
-            where = f"{type(own).__name__} in {_place(own.__traceback__ if own else None)}"
+            where = f"{type(own).__name__} in {place_of(own.__traceback__ if own else None)}"
             self._find(BLOCKPROOF, f"{BUG}: {where}", f"a bug of blockproof, please report it: {where}: {own}")
         except Exception as error:
-            place = _place(error.__traceback__)
+            place = place_of(error.__traceback__)
             self._find(RAISED, f"{type(error).__name__} in {place}", f"{type(error).__name__}: {str(error)[:300]}")
         return self.findings
 
@@ -139,7 +116,7 @@ class StoryRun:
             self._find(CONTRACT, violation.id, violation.what, violation.kind)
         observed = self.engine.observed
         for line in observed.corruption:
-            self._find(SHADOW, _NUMBER.sub("N", line.partition(": ")[2]), line)
+            self._find(SHADOW, rule_of(line), line)
         if observed.starved:
             self._find(LIVENESS, "starved", f"never scheduled again: {', '.join(observed.starved)}")
 
@@ -151,12 +128,3 @@ class StoryRun:
             self._find(LIVENESS, "lost", f"arrived, were not aborted and never ended: {', '.join(lost)}")
         if observed.missing_blocks:
             self._find(LIVENESS, "blocks missing", f"{observed.missing_blocks} blocks are not free after the last end")
-
-
-def _place(trace: TracebackType | None) -> str:
-    """The two innermost functions, the inner one first."""
-    names: list[str] = []
-    while trace is not None:
-        names.append(trace.tb_frame.f_code.co_name)
-        trace = trace.tb_next
-    return " < ".join(names[:-3:-1]) or "nowhere"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .base import Calculator, Target
 
@@ -100,10 +100,13 @@ class Family:
 
     name: str
     """The name that users write, in lower case."""
-    open_target: Callable[[], Target]
-    """Makes a target of the release in this interpreter. Any exception means that the release cannot be imported."""
+    open_target: Callable[[], Target] | None = None
+    """Makes a target of the release in this interpreter; None if it is only simulated. Any exception means that the
+    release cannot be imported."""
     open_calculator: Callable[[], Calculator] | None = None
     """The same for a calculator; None if the family has no configuration arithmetic to test."""
+    open_engine: Callable[[], Any] | None = None
+    """Makes an engine to be simulated (`simulation.protocol.Engine`) in this interpreter; None if it has none."""
     package: str = ""
     """Name of the distribution on the package index; `name` if empty."""
     module: str = ""

@@ -37,7 +37,8 @@ HOW = {
     ),
     "minutes": (
         "takes minutes; what it printed is a page of evidence",
-        r"((\w+=\S+ )?\S*python benchmarks/|blockproof (explore|bench|prove|campaign|mutants)\b|.*--seconds \d{3})",
+        r"((\w+=\S+ )?\S*python benchmarks/|blockproof (explore|bench|prove|campaign|mutants)\b"
+        r"|.*--(seconds|steps) \d{3})",
     ),
     "C": ("needs a compiler; tests/fuzz/opening/test_program.py does the same where there is one", r"cc |.*c_target"),
     "shell": ("of the shell, or of a program that is not ours", rf"({'|'.join(sorted(OTHERS))})\b"),
@@ -48,6 +49,7 @@ _GUIDE, _ACTION = "tests/docs/test_guide.py::test_", "tests/fuzz/testing/test_ac
 _BUG = f"{_GUIDE}the_bug_of_the_page_is_found_and_shrunk_to_the_trace_on_it"
 _PLUGIN = f"{_ACTION}the_example_is_tested_by_pytest_as_well"
 _RADIX = "tests/fuzz/test_radix_engine.py::test_the_commands_of_its_page_find_nothing"
+_SCHEDULER = "tests/fuzz/test_scheduler_engine.py::test_the_commands_of_its_page_find_nothing"
 RUN_ELSEWHERE = {
     ("docs/guide/your-engine.md", "blockproof targets new"): f"{_GUIDE}targets_new_writes_what_the_page_says",
     ("docs/guide/your-engine.md", "blockproof targets check my"): f"{_GUIDE}the_check_says_what_the_page_says",
@@ -58,6 +60,8 @@ RUN_ELSEWHERE = {
     ("docs/guide/your-engine.md", "blockproof fuzz --target my_target.py:make_target --seed 1 --seconds"): _BUG,
     ("examples/my-engine/README.md", "pytest --blockproof-seconds"): _PLUGIN,
     ("examples/my-radix-engine/README.md", "blockproof"): _RADIX,
+    ("examples/my-scheduler-engine/README.md", "blockproof"): _SCHEDULER,
+    ("docs/guide/engines.md", "blockproof targets new"): "tests/docs/test_guide.py::test_an_engine_to_be_simulated",
     ("docs/guide/pytest.md", "pytest"): _PLUGIN,
 }
 """Commands that a test with more around it runs: page, begin, and the test."""

@@ -60,6 +60,18 @@ def test_the_check_says_what_the_page_says(folder, capsys):
     assert differs(output_of(PAGE, "blockproof targets check my_target"), capsys.readouterr().out) == ""
 
 
+def test_an_engine_to_be_simulated(tmp_path, monkeypatch, capsys):
+    page = (DOCS / "guide" / "engines.md").read_text(encoding="utf-8")
+    engine = "my_engine_engine.py:make_engine"
+    monkeypatch.chdir(tmp_path)
+    assert main(["targets", "new", "my-engine", "--engine"]) == 0
+    assert differs(output_of(page, "blockproof targets new"), capsys.readouterr().out) == ""
+    assert main(["targets", "check", "--engine", engine]) == 0
+    assert differs(output_of(page, "blockproof targets check"), capsys.readouterr().out) == ""
+    assert main(["simulate", "--target", engine, "--steps", "300", "--seed", "1"]) == 0
+    assert differs(output_of(page, "blockproof simulate"), capsys.readouterr().out) == ""
+
+
 def test_a_forgotten_null_block_is_told_as_on_the_page(folder, capsys):
     file = folder / "my_target.py"
     text = file.read_text(encoding="utf-8")

@@ -45,6 +45,12 @@ class Story:
         return "+".join(group.kind for group in self.setup.shape.groups)
 
     @property
+    def alike(self) -> tuple[object, ...]:
+        """What findings of one cause mostly agree in, beside judge and rule."""
+        setup = self.setup
+        return self.kinds, setup.connector, setup.asynchronous, bool(setup.drafts), setup.shape.eagle
+
+    @property
     def size(self) -> int:
         """How large it is, for a search for something smaller."""
         tokens = sum(len(job.submit.prompt) + job.max_tokens for job in self.jobs)

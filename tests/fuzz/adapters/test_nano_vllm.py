@@ -147,7 +147,7 @@ def test_the_wrong_content_of_one_commit_is_found_and_fixed_in_the_next(checkout
     assert main(command) == 0
 
 
-def test_both_defects_show_with_the_engines_own_scheduler(checkout):
+def test_each_defect_shows_with_the_engines_own_scheduler(checkout):
     script = ROOT / "docs" / "evidence" / "nano_vllm_confirm.py"
 
     def said(commit: str) -> tuple[int, str]:
@@ -159,7 +159,40 @@ def test_both_defects_show_with_the_engines_own_scheduler(checkout):
     assert "the same prompt hits 0" in newest[1]
     assert "hits 0 of them" in newest[1]
     assert "hits 256 of them" in older[1]
-    assert said("77dd709")[0] == 0
+    assert "engine ended: AssertionError" in newest[1]
+    assert "the same prompt hits 256" in said("77dd709")[1]
+
+
+SIMULATED = "blockproof.fuzz.adapters.nano_vllm.simulated"
+
+
+def simulated(checkout, monkeypatch, out: Path, commit: str, factory: str = "make_repaired") -> int:
+    """The exit code of a short simulation of a commit."""
+    monkeypatch.setenv(CHECKOUT, str(checkout(commit)))
+    command = ["simulate", "--target", f"{SIMULATED}:{factory}", "--seed", "1", "--steps", "3000"]
+    return main([*command, "--out", str(out)])
+
+
+def test_its_own_scheduler_is_simulated(checkout, monkeypatch, tmp_path, capsys):
+    assert simulated(checkout, monkeypatch, tmp_path, NEWEST) == 0
+    said = capsys.readouterr().out
+    assert "preemptions: " in said
+    assert "not observed" not in said
+    assert simulated(checkout, monkeypatch, tmp_path, WRONG_CONTENT) == 1
+    assert "which holds another content" in capsys.readouterr().out
+
+
+def test_a_request_that_ends_the_engine_for_all_is_put_down_to_its_cause(checkout, monkeypatch, tmp_path, capsys):
+    assert simulated(checkout, monkeypatch, tmp_path, NEWEST, "make_engine") == 1
+    assert "too-large-ends-all (1 engine): fate" in capsys.readouterr().out
+    (file,) = tmp_path.glob("simulated_too-large-ends-all_*.json")
+    assert main(["replay", str(file)]) == 1
+    assert main(["replay", str(file), "--target", f"{SIMULATED}:make_repaired"]) == 0
+
+
+def test_a_commit_whose_scheduler_is_not_driven_says_so(checkout, monkeypatch, tmp_path, capsys):
+    assert simulated(checkout, monkeypatch, tmp_path, WHOLE_PROMPTS) == 3
+    assert "name a checkout of f64d821 or a later one" in capsys.readouterr().err
 
 
 def test_without_a_checkout_one_line_says_what_to_do(monkeypatch):

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,17 +19,9 @@ from blockproof.fuzz.engines.story_fuzzing import (
     read_story,
     write_story,
 )
-from blockproof.fuzz.runs.scheduler_story import StoryFinding
+from blockproof.fuzz.findings.story_finding import StoryFinding
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.traces.files import TraceError
-
-
-@dataclass(frozen=True)
-class Options:
-    connector: str = ""
-    asynchronous: bool = False
-    drafts: int = 0
-    shape: Any = field(default_factory=lambda: type("Shape", (), {"eagle": False})())
 
 
 @dataclass(frozen=True)
@@ -37,8 +29,11 @@ class Numbers:
     """A story of numbers; it shows a finding if one of them is 7, and cannot be built if one is 13."""
 
     numbers: tuple[int, ...]
-    setup: Options = Options()
     kinds: str = "full"
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        return (self.kinds,)
 
     @property
     def size(self) -> int:

@@ -25,6 +25,7 @@ from blockproof.fuzz.traces.files import TraceError
 from .test_findings import ENTRIES, FAULT, FOLDER
 
 SPEC = "vllm==0.33.0"
+SIMULATED = "transformers==5.24.0"
 ENTRY = FindingEntry("A title", "leak", "S1", "yes: seen", "nothing", "mend it")
 CLEAN = Judged(
     ("contract",), 10, 1, {"contract: S7 at Lookup": 2, "contract: S8 at Take": 1}, {"contract: S8 at Take": 3}, ()
@@ -54,12 +55,14 @@ def folder(tmp_path):
 
 
 def test_what_the_newest_release_shows_has_a_fix_that_holds_there():
-    shown = {name for name, row in read_observations(FOLDER, BY_SCRIPTS).items() if row.get(SPEC) == "shows"}
-    recorded = read_fixes(FOLDER)
-    assert set(with_fix(FOLDER, list(ENTRIES))) == set(recorded) == shown
+    observed, recorded = read_observations(FOLDER, BY_SCRIPTS), read_fixes(FOLDER)
+    shown = {name: spec for spec in (SPEC, SIMULATED) for name, row in observed.items() if row.get(spec) == "shows"}
+    assert set(with_fix(FOLDER, list(ENTRIES))) == set(recorded) == set(shown)
     for name, row in recorded.items():
-        assert row[SPEC].problem() == "", name
-        assert all(one.operations >= 5_000 for one in row[SPEC].judged), name
+        held = row[shown[name]]
+        assert held.problem() == "", name
+        assert bool(held.judged) is (shown[name] == SPEC), name
+        assert all(one.operations >= 5_000 for one in held.judged), name
 
 
 @pytest.mark.parametrize("name", with_fix(FOLDER, list(ENTRIES)))

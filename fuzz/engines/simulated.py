@@ -1,0 +1,171 @@
+"""What stories need of an engine under simulation (`stories`, as MODULE): draws, runs, names, faults, a canary.
+
+Works in the Python environment of the engine.
+"""
+
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from ...model.ops import Group, Shape
+from ..findings.finding import BUG
+from ..findings.oracle_names import BLOCKPROOF
+from ..findings.story_finding import StoryFinding, place_of
+from ..opening.engines import open_engine_here
+from ..runs.canary import Canary, check_plants
+from ..simulation.faults import FAULTS, SEEN_BY, OneAtATime
+from ..simulation.in_words import TellingEngine
+from ..simulation.judges import CAPACITY, FATE, MEMORY
+from ..simulation.protocol import ClientRequest, Engine, EngineShape
+from ..simulation.run import SimulatedRun
+from ..simulation.smaller import smaller
+from ..simulation.story import Happening, SimulatedStory, story_from_json, story_to_json
+from ..simulation.traffic import draw_simulation, facts_of
+from ..workload.draw import SeededDraw
+from .stories import StoryTask
+
+STORY_SECONDS = 60
+"""A story that takes longer hangs: nearly all end within a fraction of a second."""
+
+
+class Guarded:
+    """The run of one story, with a limit of time; a mistake of ours in it says nothing of the engine."""
+
+    def __init__(self, engine: Engine, story: SimulatedStory, *, tells: bool = False) -> None:
+        """`tells`: it is told call by call."""
+        self._telling = TellingEngine(engine) if tells else None
+        self._run = SimulatedRun(self._telling or engine, story)
+
+    @property
+    def lines(self) -> list[str]:
+        """The story in words, if it is told."""
+        return self._telling.lines if self._telling is not None else []
+
+    @property
+    def reached(self) -> Any:
+        """See `SimulatedRun`."""
+        return self._run.reached
+
+    def run(self, steps: int) -> list[StoryFinding]:
+        """See `SimulatedRun`."""
+        before = signal.signal(signal.SIGALRM, _late)
+        signal.alarm(STORY_SECONDS)
+        try:
+            return self._run.run(steps)
+        except TimeoutError as late:
+            return [StoryFinding(FATE, "hang", f"the engine: {late}", self._run.steps)]
+        except Exception as error:
+            place = f"{type(error).__name__} in {place_of(error.__traceback__)}"
+            what = f"a bug of blockproof, please report it: {place}: {error}"
+            return [StoryFinding(BLOCKPROOF, f"{BUG}: {place}", what, self._run.steps)]
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, before)
+
+
+def _late(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError(f"no end within {STORY_SECONDS} s")
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A known defect of an engine, and the story to be run without it."""
+
+    id: str
+    engine: Engine
+    story: SimulatedStory
+
+
+class SimulatedFamily:
+    """One engine, of which stories are run."""
+
+    smaller = staticmethod(smaller)
+    story_to_json = staticmethod(story_to_json)
+    story_from_json = staticmethod(story_from_json)
+
+    def __init__(self, engine: Engine, fault: str = "", *, tells: bool = False) -> None:
+        """`tells`: runs are told call by call. ValueError for an engine that declares what cannot be meant, and for a
+        fault of no known name."""
+        self.engine, self.facts, self._tells = engine, facts_of(engine), tells
+        if fault and fault not in FAULTS:
+            raise ValueError(f"there is no fault {fault!r}; write one of {', '.join(FAULTS)}")
+
+    def version(self) -> str:
+        """What the engine says of itself."""
+        return str(getattr(self.engine, "version", ""))
+
+    def draw(self, seed: int, number: int, only: str | None, attention: Sequence[str] = ()) -> SimulatedStory:
+        """The story of this number. ValueError for attention types that the engine does not have."""
+        facts = self.facts
+        if unknown := [name for name in attention if name not in facts.attention]:
+            raise ValueError(f"the engine has no {unknown[0]!r}; it has {', '.join(facts.attention)}")
+        narrowed = replace(facts, attention=tuple(attention) or facts.attention)
+        return draw_simulation(SeededDraw(f"{seed}/{number}"), narrowed)
+
+    def run_of(self, story: SimulatedStory, fault: str = "") -> Guarded:
+        """The run of a story, ready to go."""
+        return Guarded(FAULTS[fault](self.engine) if fault else self.engine, story, tells=self._tells)
+
+    def suspects(self, judge: str, rule: str, what: str, story: SimulatedStory) -> Iterator[Suspect]:
+        """The defects that the engine's author knows (`remedies`): each with an engine that lacks it."""
+        remedies: Mapping[str, Any] = getattr(self.engine, "remedies", {})
+        for id, make in remedies.items():
+            yield Suspect(id, make(), story)
+
+    def run_without(self, suspect: Suspect) -> Guarded:
+        """The same story without a known defect."""
+        return Guarded(suspect.engine, suspect.story)
+
+    def go_on_behind(self, known: str) -> None:
+        """Stories are told of an engine without this known defect from now on, so that what lies behind it is seen."""
+        self.engine = self.engine.remedies[known]()  # type: ignore[attr-defined]  # that is where it comes from
+
+    def canary(self) -> Canary | None:
+        """Plant a mistake for each judge into a small engine of ours, which has none by itself."""
+        plants = ((SEEN_BY[fault], partial(_is_seen, fault)) for fault in FAULTS)
+        return check_plants([("an engine without mistakes", lambda: not _played("")), *plants])
+
+    def told(self, reached: Mapping[str, int]) -> dict[str, object]:
+        """What a run of this engine must have reached, and which judges had nothing to look at."""
+        floors = {"requests": 20, "tokens delivered": 100, "steps with several requests": 1}
+        if "cancel" not in self.facts.lacks:
+            floors["cancel"] = 1
+        unseen = []
+        if not reached.get("reads checked", 0) + reached.get("states read", 0):
+            unseen.append(MEMORY)
+        elif reached.get("parts without slots", 0):
+            unseen.append(f"{MEMORY}, in some steps")
+        if not reached.get("looks at an idle engine", 0):
+            unseen.append(f"{CAPACITY}, but that it says it is idle")
+        if getattr(self.engine, "samples", False):
+            floors["requests served alone to compare"] = 20
+        return {"floors": floors, "not_observed": unseen}
+
+
+def opened(task: StoryTask) -> SimulatedFamily:
+    """The engine of a task. Errors as from `open_engine_here` and `SimulatedFamily`."""
+    return SimulatedFamily(open_engine_here(task.target), task.fault, tells=task.shows)
+
+
+# The canary.
+
+_SHAPE = EngineShape(Shape((Group("full", 2),), 9, 12, 2, 2, 16))
+_STORY = SimulatedStory(
+    _SHAPE,
+    tuple(
+        Happening(number, "add", request=ClientRequest(f"r{number}", (1, 2, 3 + number % 2), 3 + number % 2))
+        for number in range(6)
+    ),
+)
+
+
+def _played(fault: str) -> list[str]:
+    engine: Engine = OneAtATime()
+    return [one.judge for one in SimulatedRun(FAULTS[fault](engine) if fault else engine, _STORY).run(500)]
+
+
+def _is_seen(fault: str) -> bool:
+    return _played(fault)[:1] == [SEEN_BY[fault]]

@@ -1,0 +1,43 @@
+"""What a judge of an engine under a scheduler objects to."""
+
+import re
+from dataclasses import dataclass
+from types import TracebackType
+
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class StoryFinding:
+    """What one judge objects to."""
+
+    judge: str
+    """Its name; `BLOCKPROOF` for a bug of our own, which says nothing of the engine."""
+    rule: str
+    """The property, or what was read, or the exception with the functions that raised it. Two findings with one judge
+    and one rule may have one cause."""
+    what: str
+    step: int
+    """Number of the scheduler's step, from 1 on."""
+    said: str = ""
+    """Which of the property's sentences it is (`Violation.kind`)."""
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """Judge, rule, and sentence: findings that differ in one of them have two causes."""
+        return self.judge, self.rule, self.said
+
+
+def rule_of(line: str) -> str:
+    """What a line says, without who it is about (what stands before the colon), who else has a part in it (behind a
+    semicolon) and without numbers."""
+    return _NUMBER.sub("N", line.partition(": ")[2].partition("; ")[0])
+
+
+def place_of(trace: TracebackType | None) -> str:
+    """The two innermost functions of an exception, the inner one first."""
+    names: list[str] = []
+    while trace is not None:
+        names.append(trace.tb_frame.f_code.co_name)
+        trace = trace.tb_next
+    return " < ".join(names[:-3:-1]) or "nowhere"

@@ -1,0 +1,36 @@
+"""Opens an engine to be simulated by the name that the user gave, in this process."""
+
+from typing import cast
+
+from ..simulation.protocol import Engine
+from ..simulation.run import declared
+from ..targets.base import TargetUnavailableError
+from .names import OwnCode, Program, ReleaseName, parsed
+from .own_code import in_one_line, made_by
+from .program_engine import ProgramEngine
+
+METHODS = ("start", "add", "schedule", "update", "idle")
+
+
+def open_engine_here(spec: str) -> Engine:
+    """The engine, not started yet. ValueError if the name has no known form or means no engine;
+    TargetUnavailableError if it cannot be made, or lacks a method."""
+    match named := parsed(spec):
+        case OwnCode():
+            made = cast(Engine, made_by(named, "simulation.protocol.Engine", *METHODS))
+            if not hasattr(made, "cancel") and "cancel" not in declared(made, "lacks"):
+                what = "no cancel, and does not say lacks = {'cancel'}"
+                raise TargetUnavailableError(f"{spec}: the {type(made).__name__} of the factory has {what}")
+            return made
+        case Program():
+            return ProgramEngine(named)
+        case ReleaseName(_, family) if family.open_engine is not None:
+            try:
+                return cast(Engine, family.open_engine())
+            except Exception as error:  # importing an engine can fail in any way
+                raise TargetUnavailableError(f"{spec} cannot be imported: {in_one_line(error)}") from error
+    raise ValueError(f"{spec} is no engine to be simulated; write {FORMS}")
+
+
+FORMS = "path/file.py:make_engine, package.module:make_engine, program:COMMAND, or a release that has one"
+"""The names of engines, for messages."""

@@ -1,0 +1,121 @@
+"""What is wrong with the form of an engine's answer, in the words of its author. An engine may return anything."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, get_args
+
+from .protocol import (
+    Delivered,
+    Ended,
+    EngineShape,
+    EngineView,
+    Scheduled,
+    ScheduledBatch,
+    SlotCopy,
+    Slots,
+    SlotTransfer,
+)
+
+ENDS = get_args(Ended)
+
+
+def problem_with(method: str, answer: object, shape: EngineShape) -> str:
+    """What is wrong with what this method returned; empty if its form is right."""
+    problems = _PROBLEMS.get(method)
+    return "" if problems is None else next((f"{method}() {problem}" for problem in problems(answer, shape)), "")
+
+
+def _batch(batch: object, shape: EngineShape) -> Iterator[str]:
+    if batch is None:
+        return
+    if not isinstance(batch, ScheduledBatch):
+        yield f"returned {_kind(batch)}; return a ScheduledBatch, or None if there is nothing to do now"
+        return
+    for name, kind in (("parts", Scheduled), ("copies", SlotCopy), ("transfers", SlotTransfer)):
+        yield from _all(f"a batch whose {name} are", getattr(batch, name), kind)
+    for part in batch.parts:
+        yield from (f"returned a part of {part.request!r} with {problem}" for problem in _part(part, shape))
+    yield from (f"returned a batch with {problem}" for problem in _delivered(batch.delivered))
+
+
+def _part(part: Scheduled, shape: EngineShape) -> Iterator[str]:
+    if not isinstance(part.request, str):
+        yield f"{_kind(part.request)} as request; it is the id of a request, a text"
+    if part.first is not None and not _is_count(part.first):
+        yield f"first={part.first!r}; it is the position of the first token that is computed, from 0 on"
+    if not _is_count(part.count):
+        yield f"count={part.count!r}; it is the number of tokens that are computed, drafts among them"
+    if not isinstance(part.drafts, tuple | list):
+        yield f"drafts={part.drafts!r}; they are a tuple of tokens"
+    if part.slots is None:
+        return
+    if not isinstance(part.slots, tuple | list) or not all(isinstance(slots, Slots) for slots in part.slots):
+        yield f"slots={str(part.slots)[:60]}; they are a tuple with one Slots for each group of layers"
+    elif len(part.slots) != len(shape.groups):
+        yield f"{len(part.slots)} Slots; there are {len(shape.groups)} groups of layers, each needs one"
+    else:
+        for slots in part.slots:
+            if not all(block is None or type(block) is int for block in slots.table):
+                yield f"the table {str(slots.table)[:60]}; it lists block ids, None for one that is not there"
+            for name, places in (("at", slots.at), ("written", slots.written)):
+                if places is not None and not isinstance(places, Mapping):
+                    yield f"{name}={str(places)[:60]}; it says the slot of each position, as in {{0: 17, 1: 18}}"
+
+
+def _told(told: object, shape: EngineShape) -> Iterator[str]:
+    if told is None or isinstance(told, str | bytes) or not hasattr(told, "__iter__"):
+        yield f"returned {_kind(told)}; return a list of Delivered, empty if nobody gets anything"
+        return
+    yield from (f"returned {problem}" for problem in _delivered(told))
+
+
+def _told_or_none(told: object, shape: EngineShape) -> Iterator[str]:
+    return iter(()) if told is None else _told(told, shape)
+
+
+def _delivered(told: Any) -> Iterator[str]:
+    for one in told:
+        if not isinstance(one, Delivered):
+            yield f"{_kind(one)} among what is delivered; it must be a Delivered"
+        elif not isinstance(one.tokens, tuple | list) or not all(type(token) is int for token in one.tokens):
+            yield f"tokens={str(one.tokens)[:60]} for {one.request!r}; they are a tuple of numbers"
+        elif one.ended not in ENDS:
+            yield f"ended={one.ended!r} for {one.request!r}; it is one of {', '.join(map(repr, ENDS))}"
+
+
+def _idle(answer: object, shape: EngineShape) -> Iterator[str]:
+    if type(answer) is not bool:
+        yield f"returned {_kind(answer)}; return True if no request waits or runs, else False"
+
+
+def _view(answer: object, shape: EngineShape) -> Iterator[str]:
+    if not isinstance(answer, EngineView):
+        yield f"returned {_kind(answer)}; return an EngineView"
+    elif answer.free is not None and not _is_count(answer.free):
+        yield f"returned free={answer.free!r}; it is the number of blocks that a new request could get"
+
+
+_PROBLEMS: Mapping[str, Callable[[Any, EngineShape], Iterator[str]]] = {
+    "schedule": _batch,
+    "update": _told,
+    "add": _told_or_none,
+    "cancel": _told_or_none,
+    "fork": _told_or_none,
+    "idle": _idle,
+    "look": _view,
+}
+"""What other methods return does not matter."""
+
+
+def _all(what: str, values: object, kind: type) -> Iterator[str]:
+    if not isinstance(values, tuple | list):
+        yield f"returned {what} {_kind(values)}; they are a tuple of {kind.__name__}"
+    elif other := [value for value in values if not isinstance(value, kind)]:
+        yield f"returned {what} not all {kind.__name__}: {_kind(other[0])} is among them"
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,92 @@
+"""A story in words, call by call: what `replay --show` prints of it."""
+
+from typing import Any
+
+from .protocol import ClientRequest, Delivered, Engine, EngineShape, Scheduled, ScheduledBatch, Slots, StepResults
+
+
+class TellingEngine:
+    """An engine that tells its calls. All else is the engine's own."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.lines: list[str] = []
+        self._steps = 0
+        self._numbers: dict[int, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._engine, name)
+        if name not in ("reset", "reweigh", "pause", "resume", "fork", "truncate"):
+            return found
+
+        def told(*given: Any) -> Any:
+            self.lines.append(" ".join([name, *map(str, given)]))
+            return self._delivered(found(*given))
+
+        return told
+
+    def start(self, shape: EngineShape) -> None:
+        """See `Engine`."""
+        core, groups = shape.core, " and ".join(map(repr, shape.groups))
+        limits = f"{core.num_blocks} blocks, at most {core.max_model_len} tokens of a request"
+        limits += f", {core.max_num_batched_tokens} tokens and {shape.max_requests} requests in a step"
+        options = "".join(f", {name} {value}" for name, value in shape.options.items())
+        self.lines.append(f"start: {groups}, {limits}, {'with' if core.caching else 'no'} prefix cache{options}")
+        self._engine.start(shape)
+
+    def add(self, request: ClientRequest) -> Any:
+        """See `Engine`."""
+        more = [f"{name} {value}" for name in _MORE if (value := getattr(request, name)) not in (None, 0, ())]
+        what = f"{list(request.prompt)}, at most {request.max_tokens} more"
+        self.lines.append(f"add {request.id}: {', '.join([what, *more])}")
+        return self._delivered(self._engine.add(request))
+
+    def cancel(self, id: str) -> Any:
+        """See `Engine`."""
+        self.lines.append(f"cancel {id}")
+        return self._delivered(self._engine.cancel(id))
+
+    def schedule(self) -> ScheduledBatch | None:
+        """See `Engine`."""
+        batch = self._engine.schedule()
+        if isinstance(batch, ScheduledBatch):
+            self._steps += 1
+            self._numbers[id(batch)] = self._steps
+            self.lines.append(f"schedule: step {self._steps}")
+            self.lines += [f"  {name} is set back" for name in batch.preempted]
+            self.lines += [f"  copies {one.source} to {one.target} in group {one.group}" for one in batch.copies]
+            self.lines += [f"  {one.kind} {one.id}: slots {list(one.device)}" for one in batch.transfers]
+            self.lines += [f"  {_part(part)}" for part in batch.parts]
+            self._delivered(batch.delivered)
+        return batch
+
+    def update(self, batch: ScheduledBatch | None, results: StepResults) -> Any:
+        """See `Engine`."""
+        ended = f"step {self._numbers.pop(id(batch), 0)}" if batch is not None else "no step"
+        tokens = ", ".join(f"{name} {list(tokens)}" for name, tokens in results.tokens.items() if tokens)
+        more = "".join(f"; {name} has ended" for name in results.transferred)
+        more += "".join(f"; {name} has failed" for name in results.failed)
+        self.lines.append(f"update: {ended} has sampled {tokens or 'nothing'}{more}")
+        return self._delivered(self._engine.update(batch, results))
+
+    def _delivered(self, told: Any) -> Any:
+        for one in told or ():
+            if isinstance(one, Delivered):
+                ends = f" and ends: {one.ended}" if one.ended else ""
+                self.lines.append(f"  {one.request} gets {list(one.tokens)}{ends}{f' ({one.why})' if one.why else ''}")
+        return told
+
+
+_MORE = ("stop", "priority", "adapter", "salt", "items", "external")
+
+
+def _part(part: Scheduled) -> str:
+    """One request's part in words."""
+    first = "the next position" if part.first is None else str(part.first)
+    span = first if part.count == 1 else f"{first} and {part.count - 1} behind it"
+    drafts = f", drafts {list(part.drafts)}" if part.drafts else ""
+    return f"{part.request} computes {span}{drafts}" + "".join(f", {_slots(slots)}" for slots in part.slots or ())
+
+
+def _slots(slots: Slots) -> str:
+    return f"table {list(slots.table)}" if slots.at is None else f"slots {dict(slots.at)}"

@@ -1,0 +1,190 @@
+"""What judges an engine by what its clients get: tokens, fates, progress, capacity. What its device reads it checks
+itself (`device`).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from .contents import TokenContents
+from .protocol import ClientRequest, Delivered, EngineView
+
+TOKENS, MEMORY, PROGRESS, FATE, CAPACITY = "tokens", "memory", "progress", "fate", "capacity"
+JUDGES: Mapping[str, str] = {
+    TOKENS: "each request ends with the tokens that it would have had alone",
+    MEMORY: "every read is right, and nothing is written where somebody else reads",
+    PROGRESS: "with room, every request ends",
+    FATE: "nothing is raised, and no request's fate takes another one with it",
+    CAPACITY: "when nothing runs, all capacity is back",
+}
+"""The judges of a simulation, and what they judge."""
+QUIET = 25
+"""Rounds in a row in which nothing at all happens, though somebody waits: then it stands still."""
+PATIENCE = 200
+"""Rounds, beside four for each token that somebody is still owed, in which nobody gets a token."""
+
+
+@dataclass
+class Client:
+    """Who asked for something, and what came of it."""
+
+    request: ClientRequest
+    contents: list[TokenContents]
+    """What is right under each version of the weights that there were since it came."""
+    got: list[int] = field(default_factory=list)
+    ended: str = ""
+    why: str = ""
+    gone: bool = False
+    """It has cancelled: nothing is owed any more."""
+    paused: bool = False
+    forked: bool = False
+    cut: bool = False
+    """Its tokens were replaced while it ran: what it would get alone is not asked of the engine itself."""
+
+    @property
+    def live(self) -> bool:
+        """True while it is owed something."""
+        return not (self.ended or self.gone)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Its prompt and what it got."""
+        return (*self.request.prompt, *self.got)
+
+    @property
+    def owed(self) -> int:
+        """Tokens that are still to come at most, those of its prompt counted."""
+        return len(self.request.prompt) + self.request.max_tokens - len(self.got)
+
+
+class ClientJudge:
+    """Follows the clients of one engine. Findings are pairs of a judge and a line; what stands before its colon says
+    who it is about."""
+
+    def __init__(self, max_length: int, *, samples: bool) -> None:
+        """`samples`: the engine computes itself, so that nobody here knows which tokens are right."""
+        self._max_length, self._samples = max_length, samples
+        self.clients: dict[str, Client] = {}
+        self.past: list[Client] = []
+        """Those whose id was used again."""
+        self.found: list[tuple[str, str]] = []
+        self.reached: Counter[str] = Counter()
+        self.weights = self._quiet = self._barren = 0
+        self._capacity: int | None = None
+
+    # Clients.
+
+    def add(self, request: ClientRequest, *, branch: int = 0) -> Client:
+        """It asks."""
+        if request.id in self.clients:
+            self.past.append(self.clients[request.id])
+            self.reached["ids used again"] += 1
+        client = self.clients[request.id] = Client(request, [TokenContents(request, self.weights, branch)])
+        client.forked = bool(branch)
+        return client
+
+    def truncate(self, client: Client, length: int, then: tuple[int, ...]) -> None:
+        """What it has got is its prompt from now on, up to `length`, and these tokens behind it."""
+        prompt = client.tokens[:length] + then
+        branch = client.contents[0].branch
+        request = client.request
+        client.request = ClientRequest(
+            *(request.id, prompt, request.max_tokens, request.stop, request.priority),
+            *(request.adapter, request.salt, request.items),
+        )
+        client.got, client.cut = [], True
+        client.contents = [TokenContents(client.request, self.weights, branch)]
+
+    def reweigh(self) -> None:
+        """There are new weights: a token that is to come may be sampled under them, or under those before by a step in
+        flight."""
+        self.weights += 1
+        for client in self.clients.values():
+            if client.live:
+                client.contents.append(client.contents[-1].under(self.weights))
+
+    @property
+    def live(self) -> list[Client]:
+        """Those who are owed something."""
+        return [client for client in self.clients.values() if client.live]
+
+    # What they get.
+
+    def deliver(self, delivered: Iterable[Delivered]) -> bool:
+        """True if somebody has got something."""
+        moved = False
+        for one in delivered:
+            client = self.clients.get(one.request)
+            if client is None:
+                self.found.append((TOKENS, f"{one.request}: something is delivered to nobody"))
+            elif not client.gone:
+                moved = True
+                self._deliver(client, one)
+        return moved
+
+    def _deliver(self, client: Client, one: Delivered) -> None:
+        name, request = one.request, client.request
+        for token in one.tokens:
+            if client.ended or self._full(client):
+                self.found.append((TOKENS, f"{name}: gets token {token} behind its end"))
+                return
+            if not self._samples:
+                right = {contents.next_token() for contents in client.contents}
+                if token not in right:
+                    at, wanted = len(client.tokens), " or ".join(map(str, sorted(right)))
+                    self.found.append((TOKENS, f"{name}: gets token {token} at position {at}, alone it gets {wanted}"))
+                    client.gone = True  # what follows depends on it
+                    return
+                for contents in client.contents:
+                    contents.extend((token,))
+            client.got.append(token)
+        self.reached["tokens delivered"] += len(one.tokens)
+        if not one.ended:
+            return
+        client.ended, client.why = one.ended, one.why
+        self.reached[f"ended: {one.ended}"] += 1
+        at_stop = bool(client.got) and client.got[-1] in request.stop
+        full = len(client.got) >= request.max_tokens or len(client.tokens) >= self._max_length - 1
+        if one.ended == "cancelled":
+            self.found.append((FATE, f"{name}: ends as cancelled, and nobody has cancelled it"))
+        elif one.ended == "stop" and not at_stop:
+            self.found.append((TOKENS, f"{name}: ends with stop, its last token is none of {list(request.stop)}"))
+        elif one.ended == "length" and not full:
+            what = f"{len(client.got)} of {request.max_tokens} tokens"
+            self.found.append((TOKENS, f"{name}: ends with length after {what}"))
+
+    def _full(self, client: Client) -> bool:
+        request, got = client.request, client.got
+        return len(got) >= request.max_tokens or bool(got and got[-1] in request.stop)
+
+    # Progress and capacity.
+
+    def round(self, *, computed: int, moved: bool, waiting: bool) -> None:
+        """A round is over in which so many tokens were computed; `moved`: somebody has got something, or something has
+        happened; `waiting`: more happens by itself, a transfer or a client's return."""
+        live = self.live
+        self._barren = 0 if moved or not live else self._barren + 1
+        self._quiet = 0 if moved or computed or waiting or not live else self._quiet + 1
+        names = ", ".join(client.request.id for client in live)
+        if self._quiet >= QUIET:
+            self.found.append((PROGRESS, f"{names}: nothing happens any more, in {self._quiet} rounds"))
+        elif self._barren >= PATIENCE + 4 * sum(client.owed for client in live):
+            self.found.append((PROGRESS, f"{names}: computed again and again, and nobody gets anything"))
+
+    def over(self, is_idle: bool) -> None:
+        """Nothing is left to happen."""
+        for client in self.live:
+            self.found.append((PROGRESS, f"{client.request.id}: never ends, the engine has nothing to do"))
+        if not is_idle and not self.live:
+            self.found.append((CAPACITY, "the engine: is not idle, and all requests have ended"))
+
+    def look(self, view: EngineView | None) -> None:
+        """The engine says of itself, when nothing runs, how much room it has."""
+        if view is None or view.free is None:
+            return
+        self.reached["looks at an idle engine"] += 1
+        if self._capacity is None:
+            self._capacity = view.free
+        elif view.free != self._capacity:
+            what = f"{view.free} blocks are free when nothing runs, {self._capacity} were at the start"
+            self.found.append((CAPACITY, f"the engine: {what}"))

@@ -1,0 +1,352 @@
+"""One engine from its start to its end: the driver that plays clients, device and clock to its scheduler."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..findings.story_finding import StoryFinding, place_of, rule_of
+from .answers import problem_with
+from .contents import branch_of
+from .device import RanStep, SimulatedDevice
+from .judges import FATE, MEMORY, TOKENS, Client, ClientJudge
+from .memory import Slot
+from .protocol import DECLARED, Engine, ScheduledBatch, StepResults
+from .story import Happening, SimulatedStory
+
+MOST_REFUSED = 3
+"""Requests that an engine refuses or gives up are tried alone, at most so many of a story."""
+
+ALONE_ROUNDS = 2000
+TIDY = 5
+"""Rounds that an engine has to tidy up after the last request."""
+
+
+def declared(engine: object, name: str) -> Any:
+    """What an engine says of itself, or what is assumed where it says nothing."""
+    return getattr(engine, name, DECLARED[name])
+
+
+class _EngineError(Exception):
+    """The engine has raised something, its cause."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(method)
+        self.method = method
+
+
+class _AnswerError(Exception):
+    """The engine has answered something of another form."""
+
+
+class SimulatedRun:
+    """A story on an engine. Whatever the engine raises is a finding; what we raise is a mistake of ours."""
+
+    def __init__(self, engine: Engine, story: SimulatedStory, *, among_others: bool = True) -> None:
+        """Starts the engine; NotImplementedError, or whatever else it raises, if it cannot be built. `among_others` is
+        False for a request that is served alone, to be compared with."""
+        self.engine, self.story, self._among_others = engine, story, among_others
+        engine.start(story.shape)
+        self.depth = max(1, min(story.depth, declared(engine, "depth")))
+        self.samples = bool(declared(engine, "samples"))
+        self.device = SimulatedDevice(
+            story.shape,
+            separate=bool(declared(engine, "separate_pools")),
+            reads_first=bool(declared(engine, "reads_first")),
+            delays=story.delays,
+        )
+        self.judge = ClientJudge(story.shape.max_length, samples=self.samples)
+        self.findings: list[StoryFinding] = []
+        self.steps = self.rounds = self.tokens = 0
+        self._counts: Counter[str] = Counter()
+        self._events = deque(story.happenings)
+        self._held: list[Happening] = []
+        """Requests whose id is in use: they arrive as soon as it is free."""
+        self._flying: deque[tuple[ScheduledBatch, RanStep]] = deque()
+        self._seen: set[tuple[str, str, str]] = set()
+        self._moved = self._idle_now = False
+        self._still = 0
+        """Rounds in a row in which nobody is owed anything."""
+
+    # The whole run.
+
+    def run(self, steps: int, *, goes_on: bool = False) -> list[StoryFinding]:
+        """Take at most so many rounds. Returns what was found, one finding of each kind; without `goes_on` only the
+        first, with which it ends."""
+        try:
+            self._look()
+            while self.rounds < steps and not self._is_over and (goes_on or not self.findings):
+                self._round()
+            if self._is_over and not self.findings:
+                self.judge.over(self._is_idle())
+                self._look()
+                self._collect()
+            if self._among_others and not self.findings:
+                self._compare_with_alone()
+        except _EngineError as raised:
+            self._raised(raised)
+        except _AnswerError as wrong:
+            self.findings.append(StoryFinding(FATE, rule_of(f": {wrong}"), str(wrong), self.steps))
+        return self.findings if goes_on else self.findings[:1]
+
+    @property
+    def _is_over(self) -> bool:
+        if self._events or self._held or self._flying or self.device.busy:
+            return False
+        return not self.judge.live and (self._idle_now or self._still >= TIDY)
+
+    def _find(self, judge: str, line: str) -> None:
+        finding = StoryFinding(judge, rule_of(line), line, self.steps)
+        if finding.kind not in self._seen:
+            self._seen.add(finding.kind)
+            self.findings.append(finding)
+
+    def _raised(self, raised: _EngineError) -> None:
+        error = raised.__cause__
+        assert error is not None
+        what = f"{type(error).__name__}: {str(error)[:300]}"
+        rule = f"{type(error).__name__} in {place_of(error.__traceback__)}"
+        others = len(self.judge.live)
+        line = f"{raised.method} raises {what}; {others} requests are lost with it"
+        self.findings.append(StoryFinding(FATE, rule, line, self.steps))
+
+    def _call(self, method: str, *given: object) -> Any:
+        try:
+            answer = getattr(self.engine, method)(*given)
+        except Exception as error:
+            raise _EngineError(method) from error
+        if problem := problem_with(method, answer, self.story.shape):
+            raise _AnswerError(problem)
+        return answer
+
+    # Rounds.
+
+    def _round(self) -> None:
+        self._moved = False
+        self._resume_if_only_paused()
+        self._happen(flying=False)
+        computed, batch = 0, self._call("schedule")
+        if batch is not None:
+            self._moved |= self.judge.deliver(batch.delivered)
+            computed = sum(part.count for part in batch.parts)
+            self._launch(batch)
+        self._happen(flying=True)
+        self._land(drain=batch is None or not batch.parts)
+        waiting = self.device.busy or bool(self._events and not self.judge.live) or self._any_paused()
+        self.judge.round(computed=computed, moved=self._moved, waiting=waiting)
+        self.rounds += 1
+        self._idle_now = not self.judge.live and self._is_idle()
+        self._still = 0 if self.judge.live or self._flying or self.device.busy else self._still + 1
+        if self._idle_now and not self._flying:
+            self._look()
+        self._collect()
+
+    def _launch(self, batch: ScheduledBatch) -> None:
+        flying: frozenset[Slot] = frozenset().union(*(ran.writes for _, ran in self._flying))
+        ran = self.device.launch(batch, self.rounds, flying)
+        self.steps += 1
+        self.tokens += sum(part.count for part in batch.parts)
+        for line in ran.wrong:
+            self._find(MEMORY, line)
+        for part in batch.parts:
+            client = self.judge.clients.get(part.request)
+            if client is not None and client.live and client.paused:
+                self._find(FATE, f"{part.request}: is computed while it is parked")
+        self._counts["preemptions"] += len(batch.preempted)
+        self._counts["steps with several requests"] += len(batch.parts) > 1
+        self._counts["drafts"] += sum(len(part.drafts) for part in batch.parts)
+        if self.samples:
+            ran = replace(ran, results=StepResults())
+        self._flying.append((batch, ran))
+        if len(self._flying) > 1:
+            self._counts["steps in flight beside another"] += 1
+
+    def _land(self, drain: bool) -> None:
+        """Tell the engine of the oldest step if there are as many in flight as may be, or nothing new was begun; and of
+        transfers."""
+        done, failed = self.device.ended(self.rounds)
+        self._counts["transfers ended"] += len(done)
+        self._counts["transfers failed"] += len(failed)
+        told = bool(done or failed)
+        self._moved |= told
+        if self._flying and (len(self._flying) >= self.depth or drain):
+            batch, ran = self._flying.popleft()
+            results = replace(ran.results, transferred=done, failed=failed) if told else ran.results
+            self._moved |= self.judge.deliver(self._call("update", batch, results))
+        elif told:
+            results = StepResults(transferred=done, failed=failed)
+            self._moved |= self.judge.deliver(self._call("update", None, results))
+
+    def _is_idle(self) -> bool:
+        return bool(self._call("idle"))
+
+    def _look(self) -> None:
+        if hasattr(self.engine, "look"):
+            self.judge.look(self._call("look"))
+
+    def _collect(self) -> None:
+        for judge, line in self.judge.found:
+            self._find(judge, line)
+        self.judge.found.clear()
+
+    # What happens.
+
+    def _any_paused(self) -> bool:
+        return any(client.paused for client in self.judge.live)
+
+    def _resume_if_only_paused(self) -> None:
+        """Nobody stays parked for ever: those who are left go on once nothing else is to happen."""
+        live = self.judge.live
+        if not self._events and not self._flying and live and all(client.paused for client in live):
+            for client in live:
+                self._resume(client)
+
+    def _resume(self, client: Client) -> None:
+        client.paused = False
+        self._call("resume", client.request.id)
+
+    def _happen(self, *, flying: bool) -> None:
+        """What is due; what comes later, too, as long as nobody is owed anything."""
+        for held in [one for one in self._held if one.request and self._found_live(one.request.id) is None]:
+            self._held.remove(held)
+            self._add(held)
+        while self._events:
+            one = self._events[0]
+            if one.flying and not flying:
+                return
+            if one.at > self.rounds and (self.judge.live or self._flying or not self._is_quiet()):
+                return
+            self._events.popleft()
+            self._moved = True
+            DEEDS[one.what](self, one)
+            self._count(one)
+
+    def _is_quiet(self) -> bool:
+        return not self.device.busy and (self._is_idle() or self._still >= TIDY)
+
+    def _count(self, one: Happening) -> None:
+        self._counts[f"{one.what}{' in flight' if self._flying else ''}"] += 1
+
+    def _found_live(self, id: str) -> Client | None:
+        client = self.judge.clients.get(id)
+        return client if client is not None and client.live else None
+
+    def _add(self, one: Happening) -> None:
+        request = one.request
+        assert request is not None
+        if self._found_live(request.id) is not None:
+            self._held.append(one)
+            return
+        self.judge.add(request)
+        self.device.add(request, one.rights)
+        self._moved |= self.judge.deliver(self._call("add", request) or ())
+
+    def _cancel(self, one: Happening) -> None:
+        if (client := self._found_live(one.id)) is None:
+            return
+        self._counts["cancelled before their first token"] += not client.got
+        client.gone = True
+        self.judge.deliver(self._call("cancel", one.id) or ())
+
+    def _reset(self, one: Happening) -> None:
+        self._call("reset")
+
+    def _reweigh(self, one: Happening) -> None:
+        self.device.reweigh()
+        self.judge.reweigh()
+        self._call("reweigh")
+
+    def _pause(self, one: Happening) -> None:
+        client = self._found_live(one.id)
+        if client is None or client.paused == (one.what == "pause"):
+            return
+        if one.what == "resume":
+            self._resume(client)
+            return
+        client.paused = True
+        self._call("pause", one.id)
+
+    def _fork(self, one: Happening) -> None:
+        parent = self._found_live(one.id)
+        if parent is None or self._found_live(one.new) is not None:
+            return
+        left = parent.request.max_tokens - len(parent.got)
+        request = replace(parent.request, id=one.new, prompt=parent.tokens, max_tokens=left)
+        self.judge.add(request, branch=branch_of(one.new))
+        self.device.fork(request)
+        self._moved |= self.judge.deliver(self._call("fork", one.id, one.new) or ())
+
+    def _truncate(self, one: Happening) -> None:
+        client = self._found_live(one.id)
+        if client is None or one.length > len(client.tokens) or not one.length + len(one.then):
+            return
+        self.judge.truncate(client, one.length, one.then)
+        self.device.truncate(one.id, one.length, one.then)
+        self._call("truncate", one.id, one.length, one.then)
+
+    # Alone.
+
+    def _compare_with_alone(self) -> None:
+        """Who was refused or given up, and everybody where the engine samples itself, is served alone and must fare the
+        same."""
+        everybody = [*self.judge.past, *self.judge.clients.values()]
+        odd = [one for one in everybody if one.ended in ("refused", "failed")][:MOST_REFUSED]
+        for client in odd:
+            alone = self._alone(client)
+            if alone is not None and alone.ended != client.ended:
+                name, what = client.request.id, f"ends as {client.ended} ({client.why})"
+                self._find(FATE, f"{name}: {what}, alone it ends as {alone.ended or 'nothing'}")
+        for client in everybody if self.samples else ():
+            alone = self._alone(client)
+            if alone is not None and alone.got[: len(client.got)] != client.got:
+                name = client.request.id
+                self._find(TOKENS, f"{name}: gets {client.got}, alone it gets {alone.got}")
+
+    def _alone(self, client: Client) -> Client | None:
+        """The same request by itself, on a new engine; None where that is no fair comparison."""
+        if client.forked or client.cut or len(client.contents) > 1:
+            return None
+        self._counts["requests served alone to compare"] += 1
+        happenings = (Happening(0, "add", request=client.request),)
+        alone = SimulatedRun(self.engine, replace(self.story, happenings=happenings), among_others=False)
+        alone.run(ALONE_ROUNDS)
+        return alone.judge.clients[client.request.id]
+
+    # Reports.
+
+    @property
+    def reached(self) -> Counter[str]:
+        """What the run reached."""
+        device, jobs = self.device, self.story.jobs
+        counts = Counter(self._counts)
+        counts.update(self.judge.reached)
+        counts.update(
+            {
+                "steps": self.steps,
+                "tokens": self.tokens,
+                "requests": len(self.judge.clients) + len(self.judge.past),
+                "hits": device.hits,
+                "reads checked": device.reads,
+                "states read": device.states_read,
+                "blocks copied": device.copied,
+                "transfers begun": device.transfers,
+                "tokens computed again": device.cells.again,
+                "parts without slots": device.hidden,
+                "requests with an adapter": sum(job.adapter is not None for job in jobs),
+                "requests with items": sum(bool(job.items) for job in jobs),
+                "requests with a salt": sum(job.salt is not None for job in jobs),
+            }
+        )
+        return counts
+
+
+DEEDS: Mapping[str, Callable[[SimulatedRun, Happening], None]] = {
+    "add": SimulatedRun._add,
+    "cancel": SimulatedRun._cancel,
+    "reset": SimulatedRun._reset,
+    "reweigh": SimulatedRun._reweigh,
+    "pause": SimulatedRun._pause,
+    "resume": SimulatedRun._pause,
+    "fork": SimulatedRun._fork,
+    "truncate": SimulatedRun._truncate,
+}

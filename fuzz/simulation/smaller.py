@@ -1,0 +1,168 @@
+"""Proposes smaller stories of an engine: fewer happenings, plainer requests, a smaller engine.
+
+No more than data: whether a proposal still shows the finding is for others to say (`traces.reducer`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from .protocol import ClientRequest
+from .story import Happening, SimulatedStory
+from .traffic import room_for, shape_with
+
+Proposals: TypeAlias = Callable[[SimulatedStory], Iterator[SimulatedStory]]
+
+
+def smaller(story: SimulatedStory) -> Iterator[SimulatedStory]:
+    """All proposals, the boldest first."""
+    for simpler in PASSES:
+        yield from simpler(story)
+
+
+def _with(story: SimulatedStory, happenings: tuple[Happening, ...]) -> SimulatedStory:
+    """The story with these happenings; whom one is about must arrive or be forked."""
+    names = {one.request.id for one in happenings if one.request is not None}
+    names |= {one.new for one in happenings if one.new}
+    return replace(story, happenings=tuple(one for one in happenings if not one.id or one.id in names))
+
+
+def _fewer_happenings(story: SimulatedStory) -> Iterator[SimulatedStory]:
+    happenings, width = story.happenings, len(story.happenings) // 2
+    while width:
+        for first in range(0, len(happenings), width):
+            left = _with(story, happenings[:first] + happenings[first + width :])
+            if left.jobs:
+                yield left
+        width //= 2
+
+
+def _plain_engine(story: SimulatedStory) -> Iterator[SimulatedStory]:
+    shape = story.shape
+    if story.depth > 1:
+        yield replace(story, depth=1)
+        yield replace(story, depth=story.depth - 1)
+    if shape.drafts:
+        yield replace(story, shape=replace(shape, drafts=0))
+        yield replace(story, shape=replace(shape, drafts=shape.drafts - 1))
+    if story.delays and any(story.delays):
+        yield replace(story, delays=(0,))
+    if len(story.delays) > 1:
+        yield replace(story, delays=story.delays[:1])
+    if shape.core.caching:
+        yield replace(story, shape=replace(shape, core=replace(shape.core, caching=False)))
+
+
+def _smaller_engine(story: SimulatedStory) -> Iterator[SimulatedStory]:
+    shape, core = story.shape, story.shape.core
+    groups = core.groups
+    for left_out in range(len(groups)) if len(groups) > 1 else ():
+        kept = groups[:left_out] + groups[left_out + 1 :]
+        made = shape_with(kept, core.num_blocks, core.max_model_len, core.max_num_batched_tokens, caching=core.caching)
+        yield replace(story, shape=replace(shape, core=made))
+    for changes in _sizes(story):
+        yield replace(story, shape=replace(shape, core=replace(core, **changes)))
+    for many in (1, 2, shape.max_requests // 2, shape.max_requests - 1):
+        if 0 < many < shape.max_requests:
+            yield replace(story, shape=replace(shape, max_requests=many))
+
+
+def _sizes(story: SimulatedStory) -> Iterator[dict[str, Any]]:
+    """Smaller pools and limits; the room beyond one request of the greatest length stays as it was."""
+    core = story.shape.core
+    blocks, length = core.num_blocks, core.max_model_len
+    longest = max(len(job.prompt) + job.max_tokens for job in story.jobs)
+    if longest < length:
+        saved = room_for(core.groups, length) - room_for(core.groups, longest)
+        yield {"max_model_len": longest, "num_blocks": max(1, blocks - saved)}
+        yield {"max_model_len": longest}
+    for fewer in (room_for(core.groups, length), (blocks + 1) // 2, blocks - 1):
+        if 0 < fewer < blocks:
+            yield {"num_blocks": fewer}
+
+
+def _each(change: Callable[[Happening], Iterator[Happening]]) -> Proposals:
+    def simpler(story: SimulatedStory) -> Iterator[SimulatedStory]:
+        for number, one in enumerate(story.happenings):
+            for changed in change(one):
+                yield replace(story, happenings=(*story.happenings[:number], changed, *story.happenings[number + 1 :]))
+
+    return simpler
+
+
+PLAIN: Mapping[str, Any] = {"stop": (), "priority": 0, "adapter": None, "salt": None, "items": (), "external": 0}
+"""What a request without anything special has in its fields."""
+
+
+def _plain_requests(story: SimulatedStory) -> Iterator[SimulatedStory]:
+    """Something special is taken from all requests at once."""
+    for name, value in PLAIN.items():
+        if any(getattr(job, name) != value for job in story.jobs):
+            yield replace(
+                story,
+                happenings=tuple(
+                    one if one.request is None else replace(one, request=replace(one.request, **{name: value}))
+                    for one in story.happenings
+                ),
+            )
+
+
+def _plain(one: Happening) -> Iterator[Happening]:
+    if one.request is not None:
+        for name, value in PLAIN.items():
+            if getattr(one.request, name) != value:
+                yield replace(one, request=replace(one.request, **{name: value}))
+    if one.flying:
+        yield replace(one, flying=False)
+    if one.rights:
+        yield replace(one, rights=())
+    if one.then:
+        yield replace(one, then=one.then[:-1])
+
+
+def _short(one: Happening) -> Iterator[Happening]:
+    request = one.request
+    if request is None:
+        return
+    for answer in (1, request.max_tokens // 2, request.max_tokens - 1):
+        if 0 < answer < request.max_tokens:
+            yield replace(one, request=replace(request, max_tokens=answer))
+    for length in (1, len(request.prompt) // 2, len(request.prompt) - 4, len(request.prompt) - 1):
+        if 0 < length < len(request.prompt):
+            yield replace(one, request=_cut(request, length))
+
+
+def _cut(request: ClientRequest, length: int) -> ClientRequest:
+    items = tuple(item for item in request.items if item.offset + item.length <= length)
+    return replace(request, prompt=request.prompt[:length], items=items, external=min(request.external, length))
+
+
+def _sooner(story: SimulatedStory) -> Iterator[SimulatedStory]:
+    """Earlier, and in the order in which they stand."""
+    for divisor in (0, 2):
+        if any(one.at for one in story.happenings):
+            yield replace(
+                story,
+                happenings=tuple(replace(one, at=one.at // divisor if divisor else 0) for one in story.happenings),
+            )
+
+
+def _sooner_each(story: SimulatedStory) -> Iterator[SimulatedStory]:
+    """One step earlier, with all that come behind it."""
+    for number, one in enumerate(story.happenings):
+        if one.at > (story.happenings[number - 1].at if number else 0):
+            later = tuple(replace(other, at=other.at - 1) for other in story.happenings[number:])
+            yield replace(story, happenings=(*story.happenings[:number], *later))
+
+
+PASSES: tuple[Proposals, ...] = (
+    _plain_requests,
+    _plain_engine,
+    _fewer_happenings,
+    _smaller_engine,
+    _each(_plain),
+    _each(_short),
+    _sooner,
+    _sooner_each,
+)
+"""Passes, the boldest first."""

@@ -1,0 +1,114 @@
+"""A story of an engine under simulation: what is built, and what happens to it, as data that is drawn, kept, replayed
+and made smaller.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeAlias
+
+from ...model.ops import Item
+from ..findings.ops_json import shape_from_json, to_json
+from .protocol import ClientRequest, EngineShape
+
+Deed: TypeAlias = Literal["add", "cancel", "reset", "reweigh", "pause", "resume", "fork", "truncate"]
+
+
+@dataclass(frozen=True)
+class Happening:
+    """What clients or an operator do."""
+
+    at: int
+    """Before this round, counted from 0; at once, if nothing is left to do until then."""
+    what: Deed
+    flying: bool = False
+    """After the round's step was scheduled, before the engine hears of a step that has ended."""
+    request: ClientRequest | None = None
+    """Who is added."""
+    rights: tuple[int, ...] = ()
+    """For one step with drafts after the other, how many of the device's drafts are right; repeated."""
+    id: str = ""
+    """Whom it is about, if nobody is added."""
+    new: str = ""
+    """The id of a fork."""
+    length: int = 0
+    """Tokens that are left of the one that is truncated."""
+    then: tuple[int, ...] = ()
+    """Tokens that follow there."""
+
+
+@dataclass(frozen=True)
+class SimulatedStory:
+    """An engine and its life."""
+
+    shape: EngineShape
+    happenings: tuple[Happening, ...]
+    depth: int = 1
+    """Steps in flight at most; never more than the engine declares."""
+    delays: tuple[int, ...] = ()
+    """Rounds that one transfer after the other takes, repeated; -1: it fails."""
+
+    @property
+    def jobs(self) -> list[ClientRequest]:
+        """All requests that arrive, in order."""
+        return [one.request for one in self.happenings if one.request is not None]
+
+    @property
+    def kinds(self) -> str:
+        """The attention types of the engine's groups, as in `full+sliding`."""
+        return "+".join(group.kind for group in self.shape.groups)
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What findings of one cause mostly agree in, beside judge and rule."""
+        return self.kinds, self.depth, self.shape.core.caching, bool(self.shape.drafts), *self.shape.options.values()
+
+    @property
+    def size(self) -> int:
+        """How large it is, for a search for something smaller."""
+        tokens = sum(len(job.prompt) + job.max_tokens + len(job.stop) for job in self.jobs)
+        extras = sum(bool(job.items) + bool(job.adapter) + bool(job.salt) + bool(job.priority) for job in self.jobs)
+        times = sum(one.at for one in self.happenings)
+        many = 100 * (len(self.happenings) + len(self.shape.groups) + self.depth) + self.shape.max_requests
+        return many + tokens + extras + self.shape.num_blocks + times
+
+
+def story_to_json(story: SimulatedStory) -> dict[str, object]:
+    """JSON-ready form; fields at their default are left out."""
+    shape = {**_told(story.shape), "core": to_json(story.shape.core)}
+    happenings = []
+    for one in story.happenings:
+        told = _told(one)
+        if one.request is not None:
+            told["request"] = _told(one.request)
+        happenings.append(told)
+    return {**_told(story), "shape": shape, "happenings": happenings}
+
+
+def story_from_json(raw: Any) -> SimulatedStory:
+    """What `story_to_json` wrote. ValueError if it is something else."""
+    try:
+        shape = EngineShape(core=shape_from_json(raw["shape"]["core"]), **_rest(raw["shape"], "core"))
+        happenings = tuple(_happening(one) for one in raw["happenings"])
+        return SimulatedStory(shape, happenings, **_rest(raw, "shape", "happenings"))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"no story of an engine: {type(error).__name__}: {error}") from None
+
+
+def _told(record: Any) -> dict[str, object]:
+    default = {field.name: field.default for field in fields(record)}
+    values = {name: getattr(record, name) for name in default}
+    return {name: to_json(value) for name, value in values.items() if value != default[name] and value != {}}
+
+
+def _happening(raw: Mapping[str, Any]) -> Happening:
+    request = None
+    if "request" in raw:
+        items = tuple(Item(**item) for item in raw["request"].get("items", ()))
+        request = replace(ClientRequest(**_rest(raw["request"], "items")), items=items)
+    return Happening(request=request, **_rest(raw, "request"))
+
+
+def _rest(raw: Mapping[str, Any], *without: str) -> dict[str, Any]:
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in raw.items() if name not in without
+    }

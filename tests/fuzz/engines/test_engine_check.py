@@ -1,0 +1,152 @@
+"""The check of an engine to be simulated, and the template that it begins with."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.engines.engine_check import check_engine
+from blockproof.fuzz.opening.new_target import write_target
+from blockproof.fuzz.simulation.answers import problem_with
+from blockproof.fuzz.simulation.protocol import Delivered, EngineView, Scheduled, ScheduledBatch, Slots
+
+from ..simulation.engines import shape_of
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "my-scheduler-engine" / "simulated.py"
+
+
+STEP = "        pieces = self.scheduler.step(self.max_tokens)\n"
+"""The line of the template that asks its scheduler."""
+
+
+@pytest.fixture
+def template(tmp_path) -> Path:
+    return write_target("My-Engine", tmp_path / "tests", engine=True).target
+
+
+def changed(template: Path, old: str, new: str) -> str:
+    """The template with a mistake; its name."""
+    source = template.read_text()
+    assert source.count(old) == 1
+    template.write_text(source.replace(old, new))
+    return f"{template}:make_engine"
+
+
+def test_the_template_is_right_and_its_test_passes(template):
+    assert template.name == "my_engine_engine.py"
+    report = check_engine(f"{template}:make_engine")
+    assert (report.code, report.unseen) == (0, [])
+    assert len(report.checks) == 11
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(template.parent)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "2 passed" in ran.stdout, ran.stdout
+
+
+def test_the_example_is_asked_all_that_it_has():
+    report = check_engine(f"{EXAMPLE}:make_engine")
+    assert report.code == 0
+    asked = " ".join(one.asks for one in report.checks)
+    for what in ("2 steps in flight", "reset", "new weights", "parked", "fork", "drafts", "adapter", "image", "salt"):
+        assert what in asked
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "judge", "said"),
+    [
+        ("return ScheduledBatch(tuple(parts), own=pieces)", "return parts", "fate", "schedule() returned a list"),
+        ("Delivered(id, tokens, ended))", "(id, tokens))", "fate", "a tuple among what is delivered"),
+        ('tuple(state["blocks"])', 'tuple(state["blocks"][:1])', "memory", "for which there is no slot"),
+        ('return "stop"', 'return ""', "tokens", "behind its end"),
+        ("        self.scheduler.remove(id)\n\n", "        pass\n\n", "capacity", "blocks are free when nothing runs"),
+        ("self.free += self.running.pop(id)", "self.running.pop(id)", "capacity", "were at the start"),
+        ("        self.max_tokens = shape.max_tokens\n", "        raise OSError('no shape')\n", "start", "no shape"),
+    ],
+)
+def test_each_mistake_is_explained(template, old, new, judge, said):
+    report = check_engine(changed(template, old, new))
+    assert report.code == 1
+    wrong = [one for one in report.checks if one.judge]
+    assert wrong[0].judge == judge
+    assert said in wrong[0].what
+    assert wrong[0].hint
+    assert any("in the engine, or in what shows it" in line for line in report.lines())
+
+
+def test_an_engine_that_ends_its_process_is_told(template):
+    target = changed(template, STEP, "        import os; os._exit(9)\n")
+    report = check_engine(target)
+    assert (report.code, report.lost) == (1, "exit status 9, asked for: one request")
+    assert main(["simulate", "--target", target, "--steps", "50", "--seed", "3"]) == 1
+
+
+def test_what_is_not_shown_is_named(template):
+    source = template.read_text().replace('slots=(Slots(table=tuple(state["blocks"])),)', "slots=None")
+    template.write_text(source.replace("    def look(self)", "    def looks(self)"))
+    report = check_engine(f"{template}:make_engine")
+    assert (report.code, report.unseen) == (0, ["memory", "capacity, but that it says it is idle"])
+
+
+def test_an_endless_call_is_found(template, capsys, monkeypatch):
+    monkeypatch.setattr("blockproof.fuzz.engines.simulated.STORY_SECONDS", 1)
+    from blockproof.fuzz.engines.simulated import SimulatedFamily
+    from blockproof.fuzz.opening.engines import open_engine_here
+
+    target = changed(template, STEP, "        while True: pass\n")
+    family = SimulatedFamily(open_engine_here(target))
+    ((found),) = family.run_of(family.draw(1, 0, None)).run(100)
+    assert "no end within 1 s" in found.what
+
+
+def test_the_command(template, capsys):
+    assert main(["targets", "check", "--engine", f"{template}:make_engine"]) == 0
+    assert "all 11 answers are right" in capsys.readouterr().out
+    assert main(["targets", "check", "--engine", f"{template}:make_engine", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["checks"]) == 11
+    assert main(["targets", "check", "--engine", "impl"]) == 2
+    assert main(["targets", "check", "--engine", "nowhere.py:make_engine"]) == 3
+    assert main(["targets", "check", "--engine", "x.py:y", "--oracle", "shadow"]) == 2
+    assert main(["simulate"]) == 2
+    assert main(["simulate", "--target", "impl", "--steps", "5"]) == 2
+    assert main(["simulate", "--target", f"{template}:make_engine", "--fault", "wings", "--steps", "5"]) == 2
+    assert main(["simulate", "--target", f"{template}:make_engine", "--attention", "mamba", "--steps", "5"]) == 2
+
+
+BATCH: Any = ScheduledBatch
+PART: Any = Scheduled
+SLOTS: Any = Slots
+TOLD: Any = Delivered
+"""What an engine may make of any values."""
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "said"),
+    [
+        ("schedule", BATCH([1]), "schedule() returned a batch whose parts are not all Scheduled: a int"),
+        ("schedule", BATCH((PART("a", -1, 2),)), "first=-1; it is the position"),
+        ("schedule", BATCH((PART("a", 0, 2.0),)), "count=2.0; it is the number"),
+        ("schedule", BATCH((PART("a", 0, 2, slots=(SLOTS(("x",)),)),)), "it lists block ids"),
+        ("schedule", BATCH((PART("a", 0, 2, slots=()),)), "0 Slots; there are 1 groups"),
+        ("schedule", BATCH((PART("a", 0, 2, slots=(SLOTS(at=[1]),)),)), "says the slot of each position"),
+        ("update", None, "update() returned None; return a list of Delivered"),
+        ("update", [TOLD("a", ("x",))], "tokens=('x',) for 'a'; they are a tuple of numbers"),
+        ("add", [TOLD("a", ended="bye")], "ended='bye' for 'a'; it is one of"),
+        ("idle", None, "idle() returned None; return True"),
+        ("look", 3, "look() returned a int; return an EngineView"),
+        ("look", EngineView(-1), "look() returned free=-1"),
+    ],
+)
+def test_an_answer_of_another_form(method, answer, said):
+    assert said in problem_with(method, answer, shape_of())
+
+
+@pytest.mark.parametrize(("method", "answer"), [("schedule", None), ("add", None), ("reset", 3), ("update", ())])
+def test_an_answer_of_the_right_form(method, answer):
+    assert problem_with(method, answer, shape_of()) == ""

@@ -1,0 +1,94 @@
+"""Engines to be simulated: opened by name, also as programs in any language."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from blockproof.fuzz.opening.engines import open_engine_here
+from blockproof.fuzz.opening.names import parsed
+from blockproof.fuzz.opening.program_engine import EngineProgramError, ProgramEngine, batch_of
+from blockproof.fuzz.simulation.judges import FATE, MEMORY
+from blockproof.fuzz.simulation.protocol import Scheduled, ScheduledBatch, Slots, SlotTransfer
+from blockproof.fuzz.simulation.run import SimulatedRun
+from blockproof.fuzz.simulation.traffic import draw_simulation, facts_of
+from blockproof.fuzz.targets.base import TargetUnavailableError
+from blockproof.fuzz.workload.draw import SeededDraw
+
+PROGRAM = f"program:{sys.executable} {Path(__file__).with_name('engine_program.py')}"
+
+
+@pytest.fixture
+def program():
+    made: list[ProgramEngine] = []
+
+    def opened(mistake: str = "") -> ProgramEngine:
+        named = parsed(f"{PROGRAM} {mistake}")
+        made.append(ProgramEngine(named))  # type: ignore[arg-type]  # it is a program's
+        return made[-1]
+
+    yield opened
+    for engine in made:
+        engine.close()
+
+
+def stories(engine: ProgramEngine, many: int):
+    facts = facts_of(engine)
+    return [draw_simulation(SeededDraw(f"1/{number}"), facts) for number in range(many)]
+
+
+def test_a_program_is_simulated_like_any_engine(program):
+    engine = program()
+    facts = facts_of(engine)
+    assert (sorted(facts.methods), facts.block_sizes) == (["close", "look"], (2, 4))
+    for story in stories(engine, 6):
+        run = SimulatedRun(engine, story)
+        assert run.run(3000) == []
+        assert run.reached["looks at an idle engine"]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "judge", "said"),
+    [
+        ("table", MEMORY, "reads position"),
+        ("error", FATE, "update raises EngineProgramError: ValueError: planted"),
+        ("ends", FATE, "crash: exit status 7"),
+        ("nonsense", FATE, "protocol: no answer can be read: a line that is no JSON: 'nonsense'"),
+    ],
+)
+def test_what_a_program_does_wrong_is_found(program, mistake, judge, said):
+    engine = program(mistake)
+    found = [one for story in stories(engine, 3)[:1] for one in SimulatedRun(engine, story).run(3000)]
+    assert found[0].judge == judge
+    assert said in found[0].what
+
+
+def test_a_program_with_a_wrong_first_line(program):
+    with pytest.raises(TargetUnavailableError, match="`methods` has 'fly'; it may have reset, reweigh"):
+        program("hello")
+    with pytest.raises(TargetUnavailableError, match="of an engine to be simulated"):
+        open_engine_here("program:echo {}")
+
+
+def test_a_batch_as_json():
+    raw = {
+        "parts": [{"request": "a", "first": 0, "count": 2, "drafts": [4], "slots": [{"at": {"0": 17, "1": 18}}]}],
+        "transfers": [{"id": "t", "kind": "load", "group": 0, "device": [1, 2], "other": [3, 4]}],
+    }
+    part = Scheduled("a", 0, 2, (4,), (Slots(at={0: 17, 1: 18}),))
+    load = SlotTransfer("t", "load", 0, (1, 2), other=(3, 4))
+    assert batch_of(raw, 5) == ScheduledBatch((part,), transfers=(load,), own=5)
+    with pytest.raises(EngineProgramError, match=r"no batch can be read: .*'speed'"):
+        batch_of({"parts": [{"request": "a", "speed": 3}]}, 1)
+
+
+@pytest.mark.parametrize("spec", ["impl", "fault:hits-stale", "vllm==0.33.0"])
+def test_what_is_no_engine(spec):
+    with pytest.raises(ValueError, match=r"is no engine to be simulated; write path/file\.py:make_engine"):
+        open_engine_here(spec)
+
+
+def test_what_a_factory_makes_must_have_the_methods(tmp_path):
+    (tmp_path / "mine.py").write_text("class E:\n    def start(self, shape): ...\ndef make_engine(): return E()\n")
+    said = "a E without 'add'; see blockproof.fuzz.simulation.protocol.Engine"
+    with pytest.raises(TargetUnavailableError, match=said):
+        open_engine_here(f"{tmp_path / 'mine.py'}:make_engine")

@@ -1,0 +1,101 @@
+"""The engine with a scheduler among the examples: right, and found with any of its mistakes."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.engines.simulated import SimulatedFamily
+from blockproof.fuzz.findings.story_finding import StoryFinding
+from blockproof.fuzz.opening.engines import open_engine_here
+from blockproof.fuzz.simulation.judges import JUDGES
+
+from .scheduler_mistakes import MISTAKES
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "my-scheduler-engine"
+MOST = 30_000
+"""Steps in which each mistake must be found."""
+
+
+def family_in(folder: Path) -> SimulatedFamily:
+    """The engine of a folder."""
+    return SimulatedFamily(open_engine_here(f"{folder / 'simulated.py'}:make_engine"))
+
+
+def found_in(family: SimulatedFamily, seed: int, most: int) -> tuple[list[StoryFinding], dict[str, int]]:
+    """The first findings within so many steps, and what was reached."""
+    reached: dict[str, int] = {}
+    number, found = 0, list[StoryFinding]()
+    while reached.get("steps", 0) < most and not found:
+        run = family.run_of(family.draw(seed, number, None))
+        found, number = run.run(3000), number + 1
+        for name, many in run.reached.items():
+            reached[name] = reached.get(name, 0) + many
+    return found, reached
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_engine_is_right(seed):
+    found, reached = found_in(family_in(EXAMPLE), seed, 8_000)
+    assert found == []
+    for name in ("hits", "preemptions", "drafts", "blocks copied", "ids used again", "steps in flight beside another"):
+        assert reached[name] > 0, name
+
+
+def test_there_are_thirty_mistakes_at_least():
+    assert len({(mistake.old, mistake.new) for mistake in MISTAKES.values()}) >= 30
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_every_mistake_is_found(name, tmp_path):
+    folder, mistake = tmp_path / "engine", MISTAKES[name]
+    shutil.copytree(EXAMPLE, folder)
+    source = (folder / "scheduler_engine.py").read_text(encoding="utf-8")
+    assert source.count(mistake.old) == 1, mistake.what
+    (folder / "scheduler_engine.py").write_text(source.replace(mistake.old, mistake.new), encoding="utf-8")
+    found, _ = found_in(family_in(folder), 1, MOST)
+    assert found, mistake.what
+    assert found[0].judge in JUDGES
+
+
+def test_the_commands_of_its_page_find_nothing(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(EXAMPLE)
+    assert main(["targets", "check", "--engine", "simulated.py:make_engine"]) == 0
+    command = ["simulate", "--target", "simulated.py:make_engine", "--steps", "4000", "--seed", "1"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "nothing found" in said
+    assert "canary: seen by an engine without mistakes, tokens, memory, progress, fate, capacity" in said
+    assert "not observed" not in said
+
+
+def test_a_finding_is_kept_replayed_and_made_smaller(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(EXAMPLE)
+    target = ["--target", "simulated.py:make_engine"]
+    command = ["simulate", *target, "--steps", "4000", "--seed", "1", "--shrink-seconds", "0"]
+    assert main([*command, "--fault", "other-blocks", "--out", str(tmp_path)]) == 1
+    (file,) = tmp_path.glob("*.json")
+    kept = json.loads(file.read_text())
+    assert (kept["judge"], kept["command"]) == ("memory", "simulate")
+    assert main(["replay", str(file)]) == 1
+    assert main(["shrink", str(file), "--out", str(tmp_path / "small")]) == 1
+    (small,) = (tmp_path / "small").glob("*.json")
+    less = json.loads(small.read_text())
+    assert less["rule"] == kept["rule"]
+    assert len(less["story"]["happenings"]) < len(kept["story"]["happenings"])
+    capsys.readouterr()
+    assert main(["replay", str(small), "--show"]) == 1
+    said = capsys.readouterr().out
+    for what in (
+        "start: Group(kind='full'",
+        "add r",
+        "schedule: step 1",
+        " computes 0",
+        "table [",
+        "update: step 1 has",
+    ):
+        assert what in said
+    assert "was computed there last" in said or "what nobody wrote" in said
+    assert main(["replay", str(small), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["found"][0]["rule"] == kept["rule"]
