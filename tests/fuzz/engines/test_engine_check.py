@@ -73,7 +73,7 @@ def test_the_example_is_asked_all_that_it_has():
         ("Delivered(id, tokens, ended))", "(id, tokens))", "fate", "a tuple among what is delivered"),
         ('tuple(state["blocks"])', 'tuple(state["blocks"][:1])', "memory", "for which there is no slot"),
         ('return "stop"', 'return ""', "tokens", "behind its end"),
-        ("        self.scheduler.remove(id)\n\n", "        pass\n\n", "capacity", "blocks are free when nothing runs"),
+        ("        self.scheduler.remove(id)\n\n", "        pass\n\n", "tokens", "a: "),
         ("self.free += self.running.pop(id)", "self.running.pop(id)", "capacity", "were at the start"),
         ("        self.max_tokens = shape.max_tokens\n", "        raise OSError('no shape')\n", "start", "no shape"),
     ],
