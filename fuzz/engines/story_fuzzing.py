@@ -59,6 +59,8 @@ class StoryOutcome:
     interrupted: bool = False
     shown: list[str] = field(default_factory=list)
     """A replayed story, call by call, if that was asked for."""
+    progress: str = ""
+    """What was done when it was last told."""
     begun: int = -1
     """Number of the last story that was begun, where the process tells it."""
 
@@ -104,9 +106,11 @@ class StoryOutcome:
         """The report for people."""
         told = self.told
         if self.lost:
-            return [f"{self.target}, seed {self.task.seed}: the process was lost: {self.lost}", *self._found_lines()]
+            lost = f"{self.target}, seed {self.task.seed}: the process was lost: {self.lost}"
+            return [lost, *(self._found_lines() if self.found else ())]
         if not told:
-            return [f"{self.target}, seed {self.task.seed}: ended by {interrupted_by()}", *self._found_lines()]
+            done = f" after {self.progress}" if self.progress else ""
+            return [f"{self.target}, seed {self.task.seed}: ended by {interrupted_by()}{done}", *self._found_lines()]
         rate = told["steps"] / told["cpu_seconds"] if told["cpu_seconds"] else 0.0
         counts = f"{plural(told['stories'], 'engine')}, {plural(told['steps'], 'scheduler step')}"
         lines = [*self.shown]
@@ -213,7 +217,8 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
         outcome.found.append(one)
         say(f"{one['name']}: {one['what']}")
     elif "progress" in told:
-        say(f"{told['progress']['steps']} steps, {told['progress']['stories']} engines")
+        outcome.progress = f"{told['progress']['steps']} steps, {told['progress']['stories']} engines"
+        say(outcome.progress)
     elif "so_far" in told:
         outcome.so_far = told["so_far"]
     elif "shown" in told:
