@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "my-scheduler-engine"
 sys.path.insert(0, str(ROOT))
 
-from tests.fuzz.scheduler_mistakes import MISTAKES  # noqa: E402
+from tests.fuzz.scheduler_mistakes import MISTAKES, OFFLOADING  # noqa: E402
+
+EVERY = {**MISTAKES, **OFFLOADING}
 
 
 def planted(name: str, folder: Path) -> SimulatedFamily:
@@ -26,12 +28,13 @@ def planted(name: str, folder: Path) -> SimulatedFamily:
     folder.mkdir()
     for file in EXAMPLE.glob("*.py"):
         source = file.read_text(encoding="utf-8")
-        if name and file.name == "scheduler_engine.py":
-            mistake = MISTAKES[name]
+        if name and file.name == ("offloading.py" if name in OFFLOADING else "scheduler_engine.py"):
+            mistake = EVERY[name]
             assert source.count(mistake.old) == 1, (name, source.count(mistake.old))
             source = source.replace(mistake.old, mistake.new)
         (folder / file.name).write_text(source, encoding="utf-8")
-    return SimulatedFamily(open_engine_here(f"{folder / 'simulated.py'}:make_engine"))
+    factory = "make_offloading_engine" if name in OFFLOADING else "make_engine"
+    return SimulatedFamily(open_engine_here(f"{folder / 'simulated.py'}:{factory}"))
 
 
 def found_in(family: SimulatedFamily, seed: int, most: int) -> tuple[StoryFinding | None, int]:
@@ -55,15 +58,15 @@ def main() -> None:
     print("| mistake | judge | steps until found, by seed | what is said |\n| --- | --- | ---: | --- |")
     begun, missed = time.process_time(), 0
     with TemporaryDirectory() as scratch:
-        for name in [name for name in MISTAKES if asked.only in name]:
+        for name in [name for name in EVERY if asked.only in name]:
             family = planted(name, Path(scratch) / name)
             found = [found_in(family, seed, asked.steps) for seed in range(1, asked.seeds + 1)]
             missed += sum(one is None for one, _ in found)
             judges = ", ".join(dict.fromkeys(one.judge if one else "nobody" for one, _ in found))
             counts = ", ".join(f"{steps:,}" if one else f"not in {steps:,}" for one, steps in found)
             said = found[0][0].rule if found[0][0] else ""
-            print(f"| {MISTAKES[name].what} (`{name}`) | {judges} | {counts} | {said} |", flush=True)
-    print(f"\n{len(MISTAKES)} mistakes, {missed} times not found, {time.process_time() - begun:.0f} s of CPU")
+            print(f"| {EVERY[name].what} (`{name}`) | {judges} | {counts} | {said} |", flush=True)
+    print(f"\n{len(EVERY)} mistakes, {missed} times not found, {time.process_time() - begun:.0f} s of CPU")
 
 
 if __name__ == "__main__":

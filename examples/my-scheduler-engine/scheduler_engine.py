@@ -22,9 +22,9 @@ class Pool:
         self.references = [0] * self.blocks
         self.free = dict.fromkeys(range(self.blocks))
 
-    def take(self) -> int:
-        """A block that nobody holds; what it was found by is forgotten."""
-        block = next(iter(self.free))
+    def take(self, block: int | None = None) -> int:
+        """A block that nobody holds, or this one; what it was found by is forgotten."""
+        block = next(iter(self.free)) if block is None else block
         del self.free[block]
         self.forget(block)
         self.references[block] = 1

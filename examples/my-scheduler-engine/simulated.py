@@ -1,5 +1,8 @@
 """What blockproof calls to simulate the engine: the one file that had to be written for it."""
 
+from dataclasses import replace
+from typing import Literal
+
 from blockproof.fuzz.simulation.protocol import (
     ClientRequest,
     Delivered,
@@ -9,8 +12,10 @@ from blockproof.fuzz.simulation.protocol import (
     ScheduledBatch,
     SlotCopy,
     Slots,
+    SlotTransfer,
     StepResults,
 )
+from offloading import OffloadingScheduler, Transfer
 from scheduler_engine import Pool, Scheduler, Sequence
 
 
@@ -91,6 +96,59 @@ class SimulatedEngine:
         return EngineView(free=len(self.engine.pool.free))
 
 
+class OffloadingEngine(SimulatedEngine):
+    """The engine with a second memory, in which a load may fail."""
+
+    name = "my-scheduler-engine, offloading"
+    offers = SimulatedEngine.offers | {"failures"}
+
+    def start(self, shape: EngineShape) -> None:
+        """A new engine; the host has as many blocks as the device."""
+        self.size, self.blocks = shape.groups[0].block_size, shape.num_blocks
+        limits = (shape.max_length, shape.max_tokens, shape.max_requests)
+        self.engine = OffloadingScheduler(Pool(self.blocks, self.size, shape.core.caching), *limits, self.blocks)
+
+    def schedule(self) -> ScheduledBatch | None:
+        """What is stored and loaded goes with the step; there may be no more of it than that."""
+        batch, engine = super().schedule(), self.engine
+        moved = [self.moved(one, "store", True) for one in engine.stores]
+        moved += [self.moved(one, "load", False) for one in engine.loads]
+        engine.stores.clear()
+        engine.loads.clear()
+        if batch is None and not moved:
+            return None
+        return replace(batch or ScheduledBatch(own=[]), transfers=tuple(moved))
+
+    def moved(self, one: Transfer, kind: Literal["load", "store"], now: bool) -> SlotTransfer:
+        """The slots of the blocks, here and there."""
+        device, host = (
+            tuple(block * self.size + slot for block in blocks for slot in range(self.size))
+            for blocks in (one.blocks, one.host)
+        )
+        return SlotTransfer(one.id, kind, 0, device, other=host, now=now)
+
+    def update(self, batch: ScheduledBatch | None, results: StepResults) -> list[Delivered]:
+        """A step has ended, or a load."""
+        for id in results.transferred:
+            self.engine.loaded(id, True)
+        for id in results.failed:
+            self.engine.loaded(id, False)
+        return super().update(batch, results)
+
+    def idle(self) -> bool:
+        """True if nothing is on its way, either."""
+        return super().idle() and not self.engine.loading
+
+    def look(self) -> EngineView:
+        """Its free blocks, those of the host among them."""
+        return EngineView(free=len(self.engine.pool.free) + len(self.engine.host_free))
+
+
 def make_engine() -> SimulatedEngine:
     """What --target names."""
     return SimulatedEngine()
+
+
+def make_offloading_engine() -> OffloadingEngine:
+    """The same with a second memory."""
+    return OffloadingEngine()

@@ -41,7 +41,7 @@ class ProgramEngine:
     def __init__(self, named: Program, limits: ChildLimits | None = None) -> None:
         self._process = Process(Launch(named.spec, [*named.command], python=False), limits or ChildLimits())
         try:
-            hello = self._process.first(_hello)
+            hello = self._process.first(hello_of_engine)
         except TargetUnavailableError:
             self._process.end()
             raise
@@ -98,7 +98,7 @@ class ProgramEngine:
         return answer
 
 
-def _hello(line: bytes) -> dict[str, Any]:
+def hello_of_engine(line: bytes) -> dict[str, Any]:
     """The first line of a program. ValueError says what is wrong."""
     raw = object_of(line)
     if raw.get("protocol") != PROTOCOL or raw.get("engine") is not True:

@@ -32,9 +32,23 @@ def _batch(batch: object, shape: EngineShape) -> Iterator[str]:
         return
     for name, kind in (("parts", Scheduled), ("copies", SlotCopy), ("transfers", SlotTransfer)):
         yield from _all(f"a batch whose {name} are", getattr(batch, name), kind)
+    for group in (*(one.group for one in batch.copies), *(one.group for one in batch.transfers)):
+        if not (_is_count(group) and group < len(shape.groups)):
+            yield f"returned a batch with group={group!r}; there are {len(shape.groups)} groups, from 0 on"
+    for told in batch.transfers:
+        yield from (f"returned transfer {told.id!r} with {problem}" for problem in _transfer(told))
     for part in batch.parts:
         yield from (f"returned a part of {part.request!r} with {problem}" for problem in _part(part, shape))
     yield from (f"returned a batch with {problem}" for problem in _delivered(batch.delivered))
+
+
+def _transfer(told: SlotTransfer) -> Iterator[str]:
+    if told.kind not in ("load", "store"):
+        yield f"kind={told.kind!r}; it is 'load' or 'store'"
+    name = "positions" if told.request else "other"
+    there = getattr(told, name)
+    if len(there) != len(told.device):
+        yield f"{len(told.device)} slots on the device and {len(there)} {name}; there must be one for each"
 
 
 def _part(part: Scheduled, shape: EngineShape) -> Iterator[str]:

@@ -160,8 +160,8 @@ class ClientJudge:
     # Progress and capacity.
 
     def round(self, *, computed: int, moved: bool, waiting: bool) -> None:
-        """A round is over in which so many tokens were computed; `moved`: somebody has got something, or something has
-        happened; `waiting`: more happens by itself, a transfer or a client's return."""
+        """A round is over in which so many tokens were computed; `moved`: somebody has got something, or a client has
+        done something; `waiting`: more happens by itself, a transfer or a client's return."""
         live = self.live
         self._barren = 0 if moved or not live else self._barren + 1
         self._quiet = 0 if moved or computed or waiting or not live else self._quiet + 1

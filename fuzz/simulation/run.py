@@ -64,7 +64,7 @@ class SimulatedRun:
         """Requests whose id is in use: they arrive as soon as it is free."""
         self._flying: deque[tuple[ScheduledBatch, RanStep]] = deque()
         self._seen: set[tuple[str, str, str]] = set()
-        self._moved = self._idle_now = False
+        self._moved = self._idle_now = self._transferred = False
         self._still = 0
         """Rounds in a row in which nobody is owed anything."""
 
@@ -133,7 +133,7 @@ class SimulatedRun:
         self._happen(flying=True)
         self._land(drain=batch is None or not batch.parts)
         waiting = self.device.busy or bool(self._events and not self.judge.live) or self._any_paused()
-        self.judge.round(computed=computed, moved=self._moved, waiting=waiting)
+        self.judge.round(computed=computed, moved=self._moved, waiting=waiting or self._transferred)
         self.rounds += 1
         self._idle_now = not self.judge.live and self._is_idle()
         self._still = 0 if self.judge.live or self._flying or self.device.busy else self._still + 1
@@ -167,8 +167,7 @@ class SimulatedRun:
         done, failed = self.device.ended(self.rounds)
         self._counts["transfers ended"] += len(done)
         self._counts["transfers failed"] += len(failed)
-        told = bool(done or failed)
-        self._moved |= told
+        told = self._transferred = bool(done or failed)
         if self._flying and (len(self._flying) >= self.depth or drain):
             batch, ran = self._flying.popleft()
             results = replace(ran.results, transferred=done, failed=failed) if told else ran.results

@@ -207,3 +207,73 @@ MISTAKES: Mapping[str, Mistake] = {
         "        sequence.most = min(sequence.asked, self.max_length - sequence.prompt)\n",
     ),
 }
+
+OFFLOADING: Mapping[str, Mistake] = {
+    "freed-while-loading": Mistake(
+        "the blocks of a request that leaves are free while its load still writes them",
+        "        if self.is_loading(sequence):\n            del self.sequences[sequence.id]\n            return\n",
+        "        if self.is_loading(sequence):\n            self.give_back(sequence)\n"
+        "            del self.sequences[sequence.id]\n            return\n",
+    ),
+    "load-into-what-a-step-writes": Mistake(
+        "a load takes blocks into which a step in flight still writes", " if block not in busy]", "]"
+    ),
+    "failed-load-counts": Mistake(
+        "what a failed load should have brought counts as computed",
+        "elif well and sequence.life == load.life:",
+        "elif sequence.life == load.life:",
+    ),
+    "load-of-other-tokens": Mistake(
+        "a load counts though the tokens of the request have changed meanwhile",
+        "elif well and sequence.life == load.life:",
+        "elif well:",
+    ),
+    "computed-before-it-is-loaded": Mistake(
+        "a request is computed while its load is on its way",
+        "            self.loads.append(load)\n",
+        "            self.loads.append(load)\n"
+        "            sequence.computed = sequence.landed = len(host) * self.pool.size\n"
+        "            self.running.append(sequence)\n",
+    ),
+    "host-freed-too-early": Mistake(
+        "the host's blocks are free as soon as a load begins",
+        "            self.loads.append(load)\n",
+        "            self.loads.append(load)\n            self.drop(sequence)\n",
+    ),
+    "host-never-freed": Mistake(
+        "what is stored of a request that leaves stays",
+        "        self.drop(sequence)\n        super().end(sequence)\n",
+        "        super().end(sequence)\n",
+    ),
+    "stores-more-than-landed": Mistake(
+        "the block that is not full is stored, too",
+        "full = sequence.landed // self.pool.size\n",
+        "full = len(sequence.table)\n",
+    ),
+    "stores-what-is-in-flight": Mistake(
+        "what a step in flight computes counts as stored",
+        "full = sequence.landed // self.pool.size\n",
+        "full = (sequence.landed + 1) // self.pool.size\n",
+    ),
+    "stored-under-old-weights": Mistake(
+        "what is stored outlives new weights",
+        "        for sequence in self.sequences.values():\n            self.forget(sequence)\n",
+        "",
+    ),
+    "stored-of-other-tokens": Mistake(
+        "what is stored outlives a change of the tokens",
+        "        super().truncate(id, length, then)\n        self.forget(self.sequences[id])\n",
+        "        super().truncate(id, length, then)\n",
+    ),
+    "who-failed-is-lost": Mistake(
+        "a request whose load has failed does not wait again",
+        "            self.give_back(sequence)\n            self.wait(sequence)\n",
+        "            self.give_back(sequence)\n",
+    ),
+    "gives-back-for-a-load": Mistake(
+        "a request gives its own blocks back while another one is loaded",
+        "            if victim is sequence:\n                return False\n            self.preempt(victim)\n",
+        "            self.preempt(victim)\n            if victim is sequence:\n                return False\n",
+    ),
+}
+"""The same in `offloading.py`."""

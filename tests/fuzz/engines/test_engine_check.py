@@ -11,7 +11,15 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.engine_check import check_engine
 from blockproof.fuzz.opening.new_target import write_target
 from blockproof.fuzz.simulation.answers import problem_with
-from blockproof.fuzz.simulation.protocol import Delivered, EngineView, Scheduled, ScheduledBatch, Slots
+from blockproof.fuzz.simulation.protocol import (
+    Delivered,
+    EngineView,
+    Scheduled,
+    ScheduledBatch,
+    SlotCopy,
+    Slots,
+    SlotTransfer,
+)
 
 from ..simulation.engines import shape_of
 
@@ -65,7 +73,7 @@ def test_the_example_is_asked_all_that_it_has():
         ("Delivered(id, tokens, ended))", "(id, tokens))", "fate", "a tuple among what is delivered"),
         ('tuple(state["blocks"])', 'tuple(state["blocks"][:1])', "memory", "for which there is no slot"),
         ('return "stop"', 'return ""', "tokens", "behind its end"),
-        ("        self.scheduler.remove(id)\n\n", "        pass\n\n", "capacity", "blocks are free when nothing runs"),
+        ("        self.scheduler.remove(id)\n\n", "        pass\n\n", "tokens", "a: "),
         ("self.free += self.running.pop(id)", "self.running.pop(id)", "capacity", "were at the start"),
         ("        self.max_tokens = shape.max_tokens\n", "        raise OSError('no shape')\n", "start", "no shape"),
     ],
@@ -123,6 +131,7 @@ BATCH: Any = ScheduledBatch
 PART: Any = Scheduled
 SLOTS: Any = Slots
 TOLD: Any = Delivered
+LOAD: Any = SlotTransfer
 """What an engine may make of any values."""
 
 
@@ -135,6 +144,14 @@ TOLD: Any = Delivered
         ("schedule", BATCH((PART("a", 0, 2, slots=(SLOTS(("x",)),)),)), "it lists block ids"),
         ("schedule", BATCH((PART("a", 0, 2, slots=()),)), "0 Slots; there are 1 groups"),
         ("schedule", BATCH((PART("a", 0, 2, slots=(SLOTS(at=[1]),)),)), "says the slot of each position"),
+        ("schedule", BATCH((), (SlotCopy(3, 1, 2),)), "group=3; there are 1 groups"),
+        ("schedule", BATCH((), (), (LOAD("t", "load", 0, (1, 2)),)), "2 slots on the device and 0 other"),
+        (
+            "schedule",
+            BATCH((), (), (LOAD("t", "load", 0, (1,), request="a"),)),
+            "1 slots on the device and 0 positions",
+        ),
+        ("schedule", BATCH((), (), (LOAD("t", "move", 0, ()),)), "kind='move'; it is 'load' or 'store'"),
         ("update", None, "update() returned None; return a list of Delivered"),
         ("update", [TOLD("a", ("x",))], "tokens=('x',) for 'a'; they are a tuple of numbers"),
         ("add", [TOLD("a", ended="bye")], "ended='bye' for 'a'; it is one of"),

@@ -1,19 +1,30 @@
 """Engines to be simulated: opened by name, also as programs in any language."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.findings.ops_json import shape_from_json
+from blockproof.fuzz.opening import program_engine as module
 from blockproof.fuzz.opening.engines import open_engine_here
 from blockproof.fuzz.opening.names import parsed
-from blockproof.fuzz.opening.program_engine import EngineProgramError, ProgramEngine, batch_of
+from blockproof.fuzz.opening.program_engine import EngineProgramError, ProgramEngine, batch_of, complete_fields
 from blockproof.fuzz.simulation.judges import FATE, MEMORY
-from blockproof.fuzz.simulation.protocol import Scheduled, ScheduledBatch, Slots, SlotTransfer
+from blockproof.fuzz.simulation.protocol import (
+    ClientRequest,
+    EngineShape,
+    Scheduled,
+    ScheduledBatch,
+    Slots,
+    SlotTransfer,
+)
 from blockproof.fuzz.simulation.run import SimulatedRun
 from blockproof.fuzz.simulation.traffic import draw_simulation, facts_of
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.workload.draw import SeededDraw
 
+DOCS = Path(__file__).parents[3] / "docs"
 PROGRAM = f"program:{sys.executable} {Path(__file__).with_name('engine_program.py')}"
 
 
@@ -92,3 +103,17 @@ def test_what_a_factory_makes_must_have_the_methods(tmp_path):
     said = "a E without 'add'; see blockproof.fuzz.simulation.protocol.Engine"
     with pytest.raises(TargetUnavailableError, match=said):
         open_engine_here(f"{tmp_path / 'mine.py'}:make_engine")
+
+
+def test_the_lines_on_the_page_are_spoken():
+    _, _, page = (DOCS / "reference" / "pipe-protocol.md").read_text(encoding="utf-8").partition("## An engine to be")
+    asked = [json.loads(line[2:]) for line in page.splitlines() if line.startswith("> ")]
+    answers = [line[2:].encode() for line in page.splitlines() if line.startswith("< ")]
+    assert module.hello_of_engine(answers[0])["depth"] == 2
+    start, add, *others = asked
+    shape = shape_from_json(dict(start["start"]["core"]))
+    assert complete_fields(EngineShape(shape, start["start"]["max_requests"])) == start["start"]
+    request = ClientRequest(**{**add["add"], "prompt": (1, 2, 3, 4, 5), "stop": (), "items": ()})
+    assert complete_fields(request) == add["add"]
+    assert [next(iter(one)) for one in others] == ["schedule", "update", "cancel", "idle", "look"]
+    assert batch_of(json.loads(answers[3])["batch"], 1).parts[0].slots == (Slots((3, 4)),)
