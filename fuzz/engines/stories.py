@@ -22,6 +22,7 @@ from ..runs.canary import BlindOracleError
 from ..runs.case import loop
 from ..runs.scheduler_story import StoryRun
 from ..runs.story_canary import check_judges
+from ..simulation.judges import FATE
 from ..targets.base import TargetUnavailableError
 from ..traces.reducer import Reducer, SearchLimits
 
@@ -243,7 +244,7 @@ class Stories:
             except Exception:  # no such engine
                 continue
             same = (one for one in run.run(MOST_STEPS) if one.judge == shown.judge)
-            if all(shown.judge == CONTRACT and one.rule != shown.rule for one in same):
+            if all(shown.judge in (CONTRACT, FATE) and one.rule != shown.rule for one in same):
                 return str(suspect.id)
         return ""
 

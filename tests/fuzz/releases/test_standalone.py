@@ -135,7 +135,7 @@ def test_the_command_prints_what_is_run(name, capsys):
 def test_every_definition_and_statement_of_its_files_is_in_the_one_file():
     for name, script in SCRIPTS.items():
         whole = [ast.dump(node) for node in ast.parse(standalone(script)).body]
-        engine = "engine" if engine_of(script) is families()["vllm"] else "lmdeploy"
+        engine = engine_of(script).name.replace("vllm", "engine")
         for path in (script, FOLDER / f"{engine}_without_device.py", FOLDER / "verdict.py"):
             _, *body = ast.parse(path.read_text()).body  # the first is the docstring
             kept = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
@@ -155,7 +155,7 @@ def test_what_two_scripts_have_in_common_stands_once():
 def test_scripts_of_findings_are_short():
     """They were 5,891 lines, of which two thirds stood in most of them."""
     lines = {path: len(path.read_text().splitlines()) for path in FOLDER.rglob("*.py")}
-    assert sum(lines.values()) <= 2_000
+    assert sum(lines.values()) <= 95 * len(SCRIPTS)
 
 
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if engine_of(SCRIPTS[name]) is families()["vllm"]])
