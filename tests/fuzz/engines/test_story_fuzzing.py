@@ -19,6 +19,7 @@ from blockproof.fuzz.engines.story_fuzzing import (
     read_story,
     write_story,
 )
+from blockproof.fuzz.findings.interruption import interrupted_by
 from blockproof.fuzz.findings.story_finding import StoryFinding
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.traces.files import TraceError
@@ -183,7 +184,13 @@ def test_a_report_names_causes_with_their_numbers_and_how_to_repeat_them() -> No
     assert "new: contract: S1 (1 engine): contract, step 2: seven" in text
     assert "repeat: blockproof replay f.json --target vllm==0.33.0" in text
     assert outcome().lines()[-1] == "nothing found"
-    assert "the process was lost: exit status 1" in outcome(lost="exit status 1").lines()[0]
+    assert outcome(lost="exit status 1").lines() == ["vllm==0.33.0, seed 1: the process was lost: exit status 1"]
+    far = outcome(told={}, interrupted=True)
+    far.progress = "7 steps, 2 engines"
+    assert far.lines() == [
+        f"vllm==0.33.0, seed 1: ended by {interrupted_by()} after 7 steps, 2 engines",
+        "nothing found",
+    ]
 
 
 def test_a_target_without_a_scheduler_is_refused() -> None:

@@ -92,10 +92,15 @@ def test_a_batch_as_json():
         batch_of({"parts": [{"request": "a", "speed": 3}]}, 1)
 
 
-@pytest.mark.parametrize("spec", ["impl", "fault:hits-stale", "vllm==0.33.0"])
+@pytest.mark.parametrize("spec", ["impl", "fault:hits-stale"])
 def test_what_is_no_engine(spec):
     with pytest.raises(ValueError, match=r"is no engine to be simulated; write path/file\.py:make_engine"):
         open_engine_here(spec)
+
+
+def test_a_release_whose_scheduler_has_a_command_of_its_own():
+    with pytest.raises(ValueError, match="of vllm==0.33.0 has a command of its own: blockproof fuzz-scheduler"):
+        open_engine_here("vllm==0.33.0")
 
 
 def test_what_a_factory_makes_must_have_the_methods(tmp_path):
