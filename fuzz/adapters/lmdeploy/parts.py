@@ -216,6 +216,18 @@ class _Payload(dict[str, Any]):
         return self.get(name, *default)
 
 
+def match_anew(as_it_is: bool) -> None:
+    """Whether requests that wait with blocks are matched with the prefix trie, as LMDeploy does, or never are."""
+    attempt = module("paging.prefill_scheduler")._PrefillAdmissionAttempt
+    own = _own_rule()
+    attempt._has_private_local_tail = own if as_it_is else (lambda self: self.seq.num_blocks > 0)
+
+
+@cache
+def _own_rule() -> Any:
+    return module("paging.prefill_scheduler")._PrefillAdmissionAttempt._has_private_local_tail
+
+
 @cache
 def module(name: str) -> Any:
     """A module of LMDeploy's PyTorch engine."""

@@ -21,13 +21,15 @@ from ...simulation.protocol import (
 )
 from .engine import load
 from .observe import LmdeployObserver
-from .parts import HELD, SentStep, SteppedLoop, module
+from .parts import HELD, SentStep, SteppedLoop, match_anew, module
 
 NEVER = 0
 """A token that is neither sampled nor in a prompt."""
 WHOLE, CANCELLED = "prompt-of-the-whole-length", "piece-cancelled-when-sent"
+BEHIND = "appended-behind-own-blocks"
 """Known defects. The first: a prompt that leaves no room for an answer has a row in the agent's batch, and none in the
-engine's. The second: a long prompt that is cancelled when a piece of it has just been sent."""
+engine's. The second: a long prompt that is cancelled when a piece of it has just been sent. The third: who waits with
+blocks gets those that the trie has for it behind them."""
 
 
 @dataclass
@@ -53,7 +55,7 @@ class LmdeploySimulated:
         """`mended`: known defects that it does not have. Errors as for `load`."""
         self.version: str = load().version
         self._mended = mended
-        left = [name for name in (WHOLE, CANCELLED) if name not in mended]
+        left = [name for name in (WHOLE, CANCELLED, BEHIND) if name not in mended]
         self.remedies = {name: partial(LmdeploySimulated, (*mended, name)) for name in left}
 
     def start(self, shape: EngineShape) -> None:
@@ -76,6 +78,7 @@ class LmdeploySimulated:
             preempt(sequences)
 
         scheduler.preempt_seqs = noted
+        match_anew(BEHIND not in self._mended)
         if CANCELLED in self._mended:
             self._stepped.mend_pieces()
         self._requests = module("engine.request")
