@@ -1,11 +1,14 @@
-"""Three defects of nano-vllm, shown with its own scheduler and without blockproof.
+"""Four defects of nano-vllm, shown with its own scheduler and without blockproof.
 
     python docs/evidence/nano_vllm_confirm.py CHECKOUT
 
-Needs numpy and xxhash. Prints a line for each defect. The exit status is 1 if the checkout has one of them.
+Needs numpy and xxhash; and torch, on a CPU, for the last one, looked for with its own model runner. Prints a line
+for each defect. The exit status is 1 if the checkout has one of them.
 """
 
 import sys
+from contextlib import nullcontext
+from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -90,6 +93,64 @@ def ends_for_all(checkout: str) -> bool:
     return False
 
 
+def runner_of(max_model_len: int) -> Any:
+    """Its `ModelRunner` with captured graphs, over torch on the CPU and a model that computes nothing; the checkout is
+    imported already."""
+    import torch
+
+    for name in ("nanovllm.models.qwen3", "nanovllm.layers.sampler", "nanovllm.utils.loader"):
+        stand_in: Any = ModuleType(name)  # they import triton and flash-attn
+        stand_in.Qwen3ForCausalLM = stand_in.Sampler = stand_in.load_model = object
+        sys.modules[name] = stand_in
+    from nanovllm.engine.model_runner import ModelRunner
+
+    class Model:
+        """Its hidden states and logits are zeros."""
+
+        def __call__(self, input_ids: Any, positions: Any) -> Any:
+            return torch.zeros(len(input_ids), 1)
+
+        def compute_logits(self, hidden: Any) -> Any:
+            return hidden
+
+    graph = SimpleNamespace(pool=lambda: None, replay=lambda: None)
+    cuda, tensor = torch.cuda, torch.tensor
+    cuda.CUDAGraph, cuda.graph, cuda.synchronize = lambda: graph, lambda *_: nullcontext(), lambda: None
+    torch.Tensor.cuda = lambda self, **_: self
+    torch.tensor = lambda values, pin_memory=False, **more: tensor(values, **more)
+    runner = ModelRunner.__new__(ModelRunner)  # its own __init__ begins with a GPU
+    config = {"max_num_seqs": 4, "max_model_len": max_model_len, "hf_config": SimpleNamespace(hidden_size=1)}
+    runner.config, runner.block_size, runner.enforce_eager = SimpleNamespace(**config), BLOCK, False
+    runner.rank, runner.world_size, runner.model = 0, 1, Model()
+    runner.sampler = lambda logits, temperatures: torch.full(temperatures.shape, 7)
+    runner.capture_cudagraph()
+    return runner
+
+
+def too_long_ends_for_all(checkout: str) -> bool:
+    """A request of more tokens than `max_model_len`, here 512: tables of blocks of the captured graphs have no column
+    for its third block."""
+    if find_spec("torch") is None:
+        print("engine ended: not looked at, torch cannot be imported")
+        return False
+    engine = Engine(checkout)
+    long = engine.submit([1] * (2 * BLOCK), max_tokens=2)
+    other = engine.submit([2], max_tokens=9)
+    runner = runner_of(2 * BLOCK)
+    try:
+        while engine.scheduler.running or engine.scheduler.waiting:
+            scheduled, is_prefill = engine.scheduler.schedule()
+            engine.scheduler.postprocess(scheduled, runner.run(scheduled, is_prefill), is_prefill)
+    except RuntimeError as error:
+        lost = sum(not one.is_finished for one in (long, other))
+        what = str(error).replace("must match ", "must match\n              ")
+        print(f"engine ended: RuntimeError in run_model, {lost} requests are lost: {what}")
+        return True
+    print("engine ended: no, all requests end")
+    return False
+
+
 if __name__ == "__main__":
-    defects = [hit_is_lost(sys.argv[1]), content_is_wrong(sys.argv[1]), ends_for_all(sys.argv[1])]
+    looks = (hit_is_lost, content_is_wrong, ends_for_all, too_long_ends_for_all)
+    defects = [look(sys.argv[1]) for look in looks]
     sys.exit(any(defects))

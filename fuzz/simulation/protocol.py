@@ -33,6 +33,7 @@ OFFERS: Mapping[str, str] = {
 LACKS: Mapping[str, str] = {
     "cancel": "clients never go away: it needs no method `cancel`",
     "stops": "requests have no stop tokens",
+    "ids": "the engine itself names requests: no name is used again",
     "uncached": "its prefix cache cannot be switched off",
 }
 """What an engine may name in its attribute `lacks`: it is not asked of it then."""

@@ -136,7 +136,8 @@ class SimulatedRun:
         self.judge.round(computed=computed, moved=self._moved, waiting=waiting or self._transferred)
         self.rounds += 1
         self._idle_now = not self.judge.live and self._is_idle()
-        self._still = 0 if self.judge.live or self._flying or self.device.busy else self._still + 1
+        is_still = not (self._moved or self.judge.live or self._flying or self.device.busy)
+        self._still = self._still + 1 if is_still else 0
         if self._idle_now and not self._flying:
             self._look()
         self._collect()

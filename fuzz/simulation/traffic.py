@@ -113,7 +113,7 @@ class _Swarm:
 
         self.cancels = 0 if "cancel" in facts.lacks else often(0, 0, 1, 3, 6)
         self.stops = 0 if "stops" in facts.lacks else often(0, 2, 6)
-        self.again = often(0, 0, 2, 5)
+        self.again = 0 if "ids" in facts.lacks else often(0, 0, 2, 5)
         self.shares = often(0, 4, 6, 7)
         self.too_long = often(0, 0, 0, 1)
         self.exact = often(0, 1, 3)

@@ -46,34 +46,37 @@ class LmdeployEngine:
     def __init__(self) -> None:
         """ImportError, or whatever else a failing import raises, if LMDeploy cannot be imported here."""
         self.version = version("lmdeploy")
-        with _without_noise():
+        with without_noise():
             _leave_out_init_of("lmdeploy")
             pytorch = "lmdeploy.pytorch"
             self.config = _module(f"{pytorch}.config")
             self.messages = _module(f"{pytorch}.messages")
+            self.responses = _module("lmdeploy.messages").ResponseType
             self.admission = _module(f"{pytorch}.paging.prefill_scheduler")
             self._scheduler = _module(f"{pytorch}.paging.scheduler")
             self._sequences = _module(f"{pytorch}.strategies.ar.sequence")
             self._timed = _module(f"{pytorch}.paging.block_manager.base_block_manager")
 
-    def build(self, shape: Shape) -> Core:
-        """A scheduler for this shape. NotImplementedError, with the reason, if LMDeploy has none."""
+    def build(self, shape: Shape, max_requests: int = MAX_REQUESTS, **limits: int) -> Core:
+        """A scheduler for this shape. `limits`: more of its `CacheConfig`. NotImplementedError, with the reason, if
+        LMDeploy has none."""
         group = _require_buildable(shape)
         ahead = _preallocated(shape)
         window = group.window - 1 if group.window else 0
         self._timed.time = SimpleNamespace(perf_counter=_ticking())
-        with _without_noise():
+        with without_noise():
             cache_config = self.config.CacheConfig(
-                max_batches=MAX_REQUESTS,
+                max_batches=max_requests,
                 block_size=group.block_size,
                 num_cpu_blocks=0,
                 num_gpu_blocks=shape.num_blocks,
                 num_reserved_gpu_blocks=1,  # block 0: what padding is written to
                 window_size=window or -1,
                 enable_prefix_caching=shape.caching,
+                **limits,
             )
             scheduler_config = self.config.SchedulerConfig(
-                max_batches=MAX_REQUESTS, max_session_len=shape.max_model_len, prefill_interval=ahead
+                max_batches=max_requests, max_session_len=shape.max_model_len, prefill_interval=ahead
             )
             meta = self.messages.SequenceMeta(group.block_size, strategy=self._sequences.ARSequenceStrategy())
             scheduler = self._scheduler.Scheduler(scheduler_config, cache_config, meta)
@@ -135,7 +138,7 @@ def _leave_out_init_of(package: str) -> None:
 
 
 @contextmanager
-def _without_noise() -> Iterator[None]:
+def without_noise() -> Iterator[None]:
     """No log lines while LMDeploy is imported and built."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

@@ -166,33 +166,56 @@ def test_each_defect_shows_with_the_engines_own_scheduler(checkout):
 SIMULATED = "blockproof.fuzz.adapters.nano_vllm.simulated"
 
 
-def simulated(checkout, monkeypatch, out: Path, commit: str, factory: str = "make_repaired") -> int:
+def simulated(checkout, monkeypatch, out: Path, commit: str, factory: str = "make_repaired", *more: str) -> int:
     """The exit code of a short simulation of a commit."""
     monkeypatch.setenv(CHECKOUT, str(checkout(commit)))
     command = ["simulate", "--target", f"{SIMULATED}:{factory}", "--seed", "1", "--steps", "3000"]
-    return main([*command, "--out", str(out)])
+    return main([*command, "--out", str(out), *more])
 
 
 def test_its_own_scheduler_is_simulated(checkout, monkeypatch, tmp_path, capsys):
     assert simulated(checkout, monkeypatch, tmp_path, NEWEST) == 0
     said = capsys.readouterr().out
     assert "preemptions: " in said
+    assert "ended: stop: " in said
     assert "not observed" not in said
-    assert simulated(checkout, monkeypatch, tmp_path, WRONG_CONTENT) == 1
-    assert "which holds another content" in capsys.readouterr().out
 
 
-def test_a_request_that_ends_the_engine_for_all_is_put_down_to_its_cause(checkout, monkeypatch, tmp_path, capsys):
-    assert simulated(checkout, monkeypatch, tmp_path, NEWEST, "make_engine") == 1
-    assert "too-large-ends-all (1 engine): fate" in capsys.readouterr().out
-    (file,) = tmp_path.glob("simulated_too-large-ends-all_*.json")
+@pytest.mark.parametrize(
+    ("commit", "said"),
+    [
+        (WRONG_CONTENT, "which holds another content"),
+        ("8d63a98", "IndexError in prepare_prefill"),  # its runner computes slots that are not there
+        ("77dd709", "which holds what nobody wrote"),  # and reads as many keys as the whole prompt has
+        ("38baf0b", "computes positions N to N"),  # tokens of a decode are one position too late
+    ],
+)
+def test_mistakes_of_its_history_are_found(checkout, monkeypatch, tmp_path, capsys, commit, said):
+    assert (
+        simulated(checkout, monkeypatch, tmp_path, commit, "make_repaired", "--keep-going", "--shrink-seconds", "0")
+        == 1
+    )
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("fault", "judge"), [("other-blocks", "memory"), ("forgets", "progress")])
+def test_a_planted_fault_is_found(checkout, monkeypatch, tmp_path, capsys, fault, judge):
+    assert (
+        simulated(checkout, monkeypatch, tmp_path, NEWEST, "make_repaired", "--fault", fault, "--shrink-seconds", "0")
+        == 1
+    )
+    assert f": {judge}, step " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("cause", ["too-large-ends-all", "longer-than-the-model-ends-all"])
+def test_a_request_that_ends_the_engine_for_all_is_put_down_to_its_cause(
+    checkout, monkeypatch, tmp_path, capsys, cause
+):
+    assert simulated(checkout, monkeypatch, tmp_path, NEWEST, "make_engine", "--keep-going") == 1
+    assert "\nnew: " not in capsys.readouterr().out
+    file = next(tmp_path.glob(f"simulated_{cause}_*.json"))
     assert main(["replay", str(file)]) == 1
     assert main(["replay", str(file), "--target", f"{SIMULATED}:make_repaired"]) == 0
-
-
-def test_a_commit_whose_scheduler_is_not_driven_says_so(checkout, monkeypatch, tmp_path, capsys):
-    assert simulated(checkout, monkeypatch, tmp_path, WHOLE_PROMPTS) == 3
-    assert "name a checkout of f64d821 or a later one" in capsys.readouterr().err
 
 
 def test_without_a_checkout_one_line_says_what_to_do(monkeypatch):

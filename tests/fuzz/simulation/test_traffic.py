@@ -65,7 +65,8 @@ def test_nothing_else_occurs():
 
 
 def test_what_an_engine_lacks_is_not_asked():
-    for story in drawn(facts=EngineFacts(lacks=frozenset({"cancel", "stops", "uncached"}))):
+    for story in drawn(facts=EngineFacts(lacks=frozenset({"cancel", "stops", "ids", "uncached"}))):
+        assert len({job.id for job in story.jobs}) == len(story.jobs)
         assert {one.what for one in story.happenings} == {"add"}
         assert not any(job.stop for job in story.jobs)
         assert story.shape.core.caching

@@ -1,0 +1,58 @@
+"""LMDeploy's own loop under simulation: skipped where neither it nor an environment with it is installed."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from blockproof.fuzz.adapters import families
+from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.opening.targets import interpreter_of
+from blockproof.fuzz.targets.base import TargetUnavailableError
+
+NAME = families()["lmdeploy"].example
+CONFIRM = Path(__file__).resolve().parents[3] / "docs" / "evidence" / "lmdeploy_loop_confirm.py"
+KNOWN = {"piece-cancelled-when-sent": "fate", "prompt-of-the-whole-length": "memory"}
+
+
+@pytest.fixture(scope="module")
+def place():
+    """Where its interpreter and its files are."""
+    try:
+        _, place = interpreter_of(NAME)
+    except TargetUnavailableError as missing:
+        pytest.skip(str(missing))
+    if place is None:
+        pytest.skip("LMDeploy is in this environment, so its package may have been imported already")
+    return place
+
+
+def simulated(out: Path, *more: str) -> int:
+    command = ["simulate", "--target", NAME, "--seed", "1", "--out", str(out), "--shrink-seconds", "0"]
+    return main([*command, *more])
+
+
+@pytest.mark.usefixtures("place")
+def test_its_defects_are_found_and_put_down_to_their_causes(tmp_path, capsys):
+    assert simulated(tmp_path, "--steps", "6000", "--keep-going") == 1
+    said = capsys.readouterr().out
+    assert "hits: " in said
+    assert "not observed" not in said
+    assert "\nnew: " not in said
+    for name, judge in KNOWN.items():
+        assert f"\n{name} (" in said
+        assert f"): {judge}, step " in said.split(f"\n{name} (")[1].partition("\n")[0]
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(("fault", "judge"), [("other-blocks", "memory"), ("forgets", "progress")])
+def test_a_planted_fault_is_found(tmp_path, capsys, fault, judge):
+    assert simulated(tmp_path, "--steps", "1000", "--fault", fault) == 1
+    assert f": {judge}, step " in capsys.readouterr().out
+
+
+def test_both_defects_show_with_its_own_loop_on_asyncio(place):
+    environment = {"PYTHONPATH": str(place.layers[0]), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([place.python, CONFIRM], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    assert "is given the token of sequence 0" in done.stdout
+    assert "the model agent raises AttributeError" in done.stdout
