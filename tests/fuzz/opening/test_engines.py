@@ -99,7 +99,7 @@ def test_what_is_no_engine(spec):
 
 
 def test_a_release_whose_scheduler_has_a_command_of_its_own():
-    with pytest.raises(ValueError, match="of vllm==0.33.0 has a command of its own: blockproof fuzz-scheduler"):
+    with pytest.raises(ValueError, match=r"of vllm==0\.33\.0 has a command of its own: blockproof fuzz-scheduler"):
         open_engine_here("vllm==0.33.0")
 
 
