@@ -29,7 +29,8 @@ runs are not measured: `tests/unmeasured.txt`, which `benchmarks/unmeasured.py` 
 Worker processes of tests, explorations and proofs are counted, and so is the process of a target in our own
 interpreter, which the tests ask to end before they kill it. What runs in the environment of a released engine
 is not. So the modules for it (`fuzz/adapters/sglang`, most of `fuzz/adapters/vllm`) show less than the tests
-run, and what needs torch counts only where it is installed.
+run, those of simulated engines (`omit` in `pyproject.toml`) are left out, and what needs torch counts only
+where it is installed.
 
 A line that a test runs is not yet a line that a test checks: for that see the planted faults
 (`blockproof mutants`) and [the mutations of the model's arithmetic](mutation.md).

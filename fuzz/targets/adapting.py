@@ -9,7 +9,7 @@ from typing import Any
 from ...model.attention import RULES, Mamba
 from ...model.ops import Allocate, AllocateBatch, Group, Operation, Shape, Submit
 from ..findings.starved import EVERY_OPERATION, Starved
-from .declarations import in_shape
+from .declarations import STARVED, in_shape
 
 
 def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
@@ -17,7 +17,7 @@ def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
 
     Groups stay, also those of a kind that the target does not have: such a core cannot be built there.
     """
-    if not lacks:
+    if not {*lacks} - {STARVED}:
         return shape
     lacks = in_shape(lacks, shape)
     shape = _with_fewer_ranks(shape, lacks)
