@@ -31,6 +31,10 @@ STORY_SECONDS = 60
 """A story that takes longer hangs: nearly all end within a fraction of a second."""
 
 
+class _TooLongError(BaseException):
+    """A story has taken its time. No Exception: an engine may catch all of those and go on."""
+
+
 class Guarded:
     """The run of one story, with a limit of time; a mistake of ours in it says nothing of the engine."""
 
@@ -55,7 +59,7 @@ class Guarded:
         signal.alarm(STORY_SECONDS)
         try:
             return self._run.run(steps)
-        except TimeoutError as late:
+        except _TooLongError as late:
             return [StoryFinding(FATE, "hang", f"the engine: {late}", self._run.steps)]
         except Exception as error:
             place = f"{type(error).__name__} in {place_of(error.__traceback__)}"
@@ -67,7 +71,7 @@ class Guarded:
 
 
 def _late(number: int, frame: FrameType | None) -> None:
-    raise TimeoutError(f"no end within {STORY_SECONDS} s")
+    raise _TooLongError(f"no end within {STORY_SECONDS} s")
 
 
 @dataclass(frozen=True)

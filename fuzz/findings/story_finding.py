@@ -1,9 +1,12 @@
-"""What a judge of an engine under a scheduler objects to."""
+"""What a judge of an engine under a scheduler objects to; and which shorter stories are tried."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TypeVar
 
+T = TypeVar("T")
 _NUMBER = re.compile(r"\d+")
 
 
@@ -41,3 +44,12 @@ def place_of(trace: TracebackType | None) -> str:
         names.append(trace.tb_frame.f_code.co_name)
         trace = trace.tb_next
     return " < ".join(names[:-3:-1]) or "nowhere"
+
+
+def with_pieces_left_out(happenings: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+    """What happens in a story without a half of it, then without ever smaller pieces, down to single ones."""
+    width = len(happenings) // 2
+    while width:
+        for first in range(0, len(happenings), width):
+            yield happenings[:first] + happenings[first + width :]
+        width //= 2

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from ..findings.story_finding import with_pieces_left_out
 from .protocol import ClientRequest
 from .story import Happening, SimulatedStory
 from .traffic import room_for, shape_with
@@ -28,13 +29,10 @@ def _with(story: SimulatedStory, happenings: tuple[Happening, ...]) -> Simulated
 
 
 def _fewer_happenings(story: SimulatedStory) -> Iterator[SimulatedStory]:
-    happenings, width = story.happenings, len(story.happenings) // 2
-    while width:
-        for first in range(0, len(happenings), width):
-            left = _with(story, happenings[:first] + happenings[first + width :])
-            if left.jobs:
-                yield left
-        width //= 2
+    for happenings in with_pieces_left_out(story.happenings):
+        left = _with(story, happenings)
+        if left.jobs:
+            yield left
 
 
 def _plain_engine(story: SimulatedStory) -> Iterator[SimulatedStory]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ....model.ops import Item
+from ...findings.story_finding import with_pieces_left_out
 from .scheduler_config import Setup, shape_of
 from .scheduler_device import DeviceJob
 from .scheduler_draw import least_blocks
@@ -27,13 +28,10 @@ def _with_events(story: Story, events: tuple[StoryEvent, ...]) -> Story:
 
 
 def _fewer_events(story: Story) -> Iterator[Story]:
-    events, width = story.events, len(story.events) // 2
-    while width:
-        for first in range(0, len(events), width):
-            left = _with_events(story, events[:first] + events[first + width :])
-            if left.jobs:
-                yield left
-        width //= 2
+    for events in with_pieces_left_out(story.events):
+        left = _with_events(story, events)
+        if left.jobs:
+            yield left
 
 
 def _plain_engine(story: Story) -> Iterator[Story]:

@@ -102,14 +102,22 @@ def test_what_is_not_shown_is_named(template):
     assert (report.code, report.unseen) == (0, ["memory", "capacity, but that it says it is idle"])
 
 
-def test_an_endless_call_is_found(template, capsys, monkeypatch):
+ENDLESS = "        while True: pass\n"
+STUBBORN = (
+    "        while True:\n            try:\n                while True: pass\n            except Exception: pass\n"
+)
+
+
+@pytest.mark.parametrize("call", [ENDLESS, STUBBORN])
+def test_an_endless_call_is_found(template, capsys, monkeypatch, call):
     monkeypatch.setattr("blockproof.fuzz.engines.simulated.STORY_SECONDS", 1)
     from blockproof.fuzz.engines.simulated import SimulatedFamily
     from blockproof.fuzz.opening.engines import open_engine_here
 
-    target = changed(template, STEP, "        while True: pass\n")
+    target = changed(template, STEP, call)
     family = SimulatedFamily(open_engine_here(target))
     ((found),) = family.run_of(family.draw(1, 0, None)).run(100)
+    assert (found.judge, found.rule) == ("fate", "hang")
     assert "no end within 1 s" in found.what
 
 
