@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from blockproof.impl import HostPool, KVCacheTensors, allocate_kv_cache
 
+from .devices import needs_triton, torch
 from .small_layers import config, full, mamba, mla
-from .test_device_tables import needs_triton
 
-torch = pytest.importorskip("torch")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 A, B = full(), full(page_size_padded=104)
 

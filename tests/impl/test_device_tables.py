@@ -3,30 +3,22 @@
 On the CPU with torch's kernels, with Triton's interpreter where Triton is installed, and on a GPU where there is one.
 """
 
-import os
-import subprocess
 import sys
 from importlib import import_module
-from importlib.metadata import version
-from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
 from blockproof.impl import BlockTables, DeviceTables, GroupTable
 from blockproof.impl.tensors.queues import HostQueue
 
-torch = pytest.importorskip("torch")
-ROOT = Path(__file__).parents[2]
+from .devices import HAS_GPU, ROOT, interpreted, needs_triton, torch
+
 sys.path.append(str(ROOT / "benchmarks"))
 device_steps = import_module("device_steps")
-HAS_GPU = torch.cuda.is_available()
 KERNELS = [
     pytest.param("torch", "cpu", id="torch"),
     pytest.param("triton", "cuda", id="gpu", marks=pytest.mark.skipif(not HAS_GPU, reason="no GPU")),
 ]
-INTERPRETS = find_spec("triton") is not None and tuple(map(int, version("triton").split(".")[:2])) >= (3, 9)
-needs_triton = pytest.mark.skipif(not INTERPRETS, reason="make kernels")
 
 
 def queue(device: str):
@@ -52,15 +44,6 @@ def test_a_planted_fault_is_found(fault, kernels, device):
     if module == "torch_kernels" and kernels != "torch":
         pytest.skip("of the other kernels")
     assert device_steps.found(module, old, new, kernels, device)
-
-
-def interpreted(*words: str, script: str = "device_steps.py") -> str:
-    """What a script prints of Triton's kernels, interpreted."""
-    command = [sys.executable, f"benchmarks/{script}", "--kernels", "triton", *words]
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @needs_triton

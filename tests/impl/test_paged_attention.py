@@ -2,17 +2,14 @@
 
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 from blockproof.impl import PagedKeys
 from blockproof.impl.tensors.paged_attention import attention
 from blockproof.impl.tensors.paged_keys import FULL
 
-from .test_device_tables import HAS_GPU, interpreted, needs_triton
+from .devices import HAS_GPU, ROOT, interpreted, needs_triton, torch
 
-torch = pytest.importorskip("torch")
-ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
 traffic = import_module("device_attention")
 KERNELS = [("torch", "cpu"), pytest.param("triton", "cuda", marks=pytest.mark.skipif(not HAS_GPU, reason="no GPU"))]

@@ -1,0 +1,25 @@
+"""What tests of the device share: where kernels can run here. Without torch whoever imports this is skipped."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+ROOT = Path(__file__).parents[2]
+HAS_GPU = torch.cuda.is_available()
+INTERPRETS = find_spec("triton") is not None and tuple(map(int, version("triton").split(".")[:2])) >= (3, 9)
+needs_triton = pytest.mark.skipif(not INTERPRETS, reason="make kernels")
+
+
+def interpreted(*words: str, script: str = "device_steps.py") -> str:
+    """What a script prints of Triton's kernels, interpreted."""
+    command = [sys.executable, f"benchmarks/{script}", "--kernels", "triton", *words]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
