@@ -7,13 +7,10 @@ a server without these features has.
 from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from .engine import Cache, SglangEngine, imported
 from .standing_in import stand_in_for
-
-if TYPE_CHECKING:
-    from .loop import EventLoop
 
 SPARE = 5
 """Tokens by which the longest prompt that the server takes is shorter than the longest sequence."""
@@ -100,7 +97,27 @@ _FEATURES_OFF = (
 )
 
 
-def new_scheduler(loop: "EventLoop", engine: SglangEngine, cache: Cache, settings: ServerSettings) -> Any:
+class SchedulerHost(Protocol):
+    """Who has a scheduler, and what it asks of them."""
+
+    outbox: list[Any]
+    retracted: list[str]
+    """Requests that were set back."""
+
+    def receive(self, local_reqs: list[Any]) -> list[Any]:
+        """The messages to it."""
+        ...
+
+    def launch(self, batch: Any, **named: object) -> Any:
+        """The worker's forward pass."""
+        ...
+
+    def new_event(self) -> Any:
+        """An event behind that."""
+        ...
+
+
+def new_scheduler(loop: SchedulerHost, engine: SglangEngine, cache: Cache, settings: ServerSettings) -> Any:
     """A scheduler over this cache, whose messages and steps go to the loop. Whatever its constructor raises."""
     engine.configure(
         page_size=cache.page,

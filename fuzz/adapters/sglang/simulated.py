@@ -77,7 +77,7 @@ class SglangSimulated:
     def start(self, shape: EngineShape) -> None:
         """See `Engine`. NotImplementedError, with the reason, for what SGLang does not have."""
         self.close()
-        options = shape.options
+        options: Mapping[str, Any] = shape.options
         cache = self._cache = self._built(shape)
         chunk = shape.max_tokens // cache.page * cache.page
         if not chunk:

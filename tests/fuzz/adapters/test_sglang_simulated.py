@@ -1,6 +1,5 @@
 """SGLang's own scheduler under simulation: skipped where neither it nor an environment with it is installed."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,6 @@ from blockproof.fuzz.opening.targets import interpreter_of
 from blockproof.fuzz.targets.base import TargetUnavailableError
 
 NAME = families()["sglang"].example
-CONFIRM = Path(__file__).resolve().parents[3] / "docs" / "evidence" / "sglang_abort_confirm.py"
-KNOWN = {"abort-takes-longer-names": "fate", "hit-pins-the-window": "progress"}
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +42,13 @@ def test_its_defects_are_found_and_put_down_to_their_causes(tmp_path, capsys):
         assert reached in said
     assert "not observed" not in said
     assert "\nnew: " not in said
-    for name, judge in KNOWN.items():
-        assert f"\n{name} (" in said
-        assert f"): {judge}, step " in said.split(f"\n{name} (")[1].partition("\n")[0]
+    assert ": progress, step " in said.split("\nhit-pins-the-window (")[1].partition("\n")[0]
 
 
 @pytest.mark.usefixtures("place")
-@pytest.mark.parametrize("fault", ["other-blocks", "forgets", "keeps-blocks"])
+@pytest.mark.parametrize("fault", ["other-blocks", "forgets"])
 def test_a_planted_fault_is_found(tmp_path, capsys, fault):
-    judge = {"other-blocks": "memory", "forgets": "progress", "keeps-blocks": "capacity"}[fault]
+    judge = {"other-blocks": "memory", "forgets": "progress"}[fault]
     assert simulated(tmp_path, "--steps", "1000", "--fault", fault) == 1
     assert f": {judge}, step " in capsys.readouterr().out
 
@@ -68,10 +63,3 @@ def test_a_story_is_told_in_words_and_repeats(tmp_path, capsys, attention):
     said = capsys.readouterr().out
     assert "schedule: step 1" in said
     assert ": memory, step " in said
-
-
-def test_the_abort_is_forgotten_by_its_own_scheduler(place):
-    environment = {"PYTHONPATH": str(place.layers[0]), "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([place.python, CONFIRM], env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 1, done.stderr
-    assert "computed behind it: [('a', 0, 8), ('a', 8, 8), ('a', 16, 4)]" in done.stdout
