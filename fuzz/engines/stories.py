@@ -30,6 +30,8 @@ MOST_STEPS = 3000
 """Of one story; nearly all end long before."""
 SHRUNK_OF_A_KIND = 2
 """Findings that agree in judge, rule and engine are shrunk so often; the others are only counted."""
+FUTILE = 1000
+"""A run ends behind so many stories if none of them has made a step."""
 PROGRESS_S = 20.0
 
 
@@ -195,6 +197,7 @@ class Stories:
             or (told.counted and not task.goes_on)
             or (task.steps is not None and told.steps >= task.steps)
             or (task.seconds is not None and told.seconds >= task.seconds)
+            or (not told.steps and told.stories >= FUTILE)
         )
 
     def keep(self, drawn: "_Drawn", found: StoryFinding) -> None:

@@ -12,7 +12,6 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from ..adapters import family_of
 from ..engines.plan import Plan
 from ..engines.seeded import run_random
 from ..findings.finding import Finding
@@ -23,7 +22,7 @@ from ..runs.judging import Judging
 from ..targets.base import Target
 from ..traces.replay import replay
 from .finding_scripts import run_script
-from .findings import SCRIPT, FindingEntry, Held, Judged, Kinds
+from .findings import SCRIPT, STORY, FindingEntry, Held, Judged, Kinds
 
 FIX = "fix.py"
 """A finding's proposed change, in a folder of its name."""
@@ -46,16 +45,17 @@ def try_fixes(
 ) -> dict[str, Held]:
     """Try the fix of each of these findings on a release; `plan` has seed, operations and attention types.
 
-    `opened` opens the release with a fix, or without one. One that is only simulated is judged by the scripts alone.
-    TargetUnavailableError if it is not installed or a fix cannot be applied to it.
+    `opened` opens the release with a fix, or without one. What an engine under simulation shows, which has a story, is
+    judged by the scripts alone. TargetUnavailableError if the release is not installed or a fix cannot be applied.
     """
-    if opened is None and (family := family_of(spec)) is not None and family.open_target is None:
-        alone = {name: Held(*_by_script(folder, name, entries[name], spec), ()) for name in entries}
-        for name, one in alone.items():
-            on_held(name, one)
-        return alone
-    opened = opened or (lambda fix: open_target(spec, isolate=True, fix=fix))
     held = {}
+    for name in [name for name in entries if (folder / name / STORY).exists()]:
+        held[name] = Held(*_by_script(folder, name, entries[name], spec), ())
+        on_held(name, held[name])
+    entries = {name: entry for name, entry in entries.items() if name not in held}
+    if not entries:
+        return held
+    opened = opened or (lambda fix: open_target(spec, isolate=True, fix=fix))
     with closing(opened(None)) as plain:
         without = [_run(plain, plan, oracles) for oracles in JUDGES]
         for name in entries:

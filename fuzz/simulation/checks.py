@@ -58,12 +58,15 @@ def checks_for(facts: EngineFacts) -> Iterator[EngineCheck]:
     yield check("three requests at once", one, _add("b"), _add("c", prompt=PROMPT[3:]))
     if "stops" not in facts.lacks:
         yield check("stop tokens", _with(one, stop=(1, 2, 3)), _with(_add("b"), stop=(4, 5)))
+    gone = Happening(2, "cancel", flying=True, id="a")
     if "cancel" not in facts.lacks:
-        gone = Happening(2, "cancel", flying=True, id="a")
         yield check("a cancel before anything is computed", one, replace(gone, at=0, flying=False), _add("b"))
         yield check("a cancel while it is answered", one, gone, _add("b", 1))
-        yield check("a cancel, and its id used again", one, gone, _add("a", 2, prompt=PROMPT[:4]), depth=facts.depth)
-    yield check("an id that is used again", one, _add("a", 2, prompt=PROMPT[:4]))
+    if "ids" not in facts.lacks:
+        again = _add("a", 2, prompt=PROMPT[:4])
+        if "cancel" not in facts.lacks:
+            yield check("a cancel, and its id used again", one, gone, again, depth=facts.depth)
+        yield check("an id that is used again", one, again)
     yield check("a prompt that is too long", _add("a", prompt=PROMPT * 3), _add("b"))
     yield check("more than there is room for", *(_add(name, prompt=PROMPT[at:] * 2) for at, name in enumerate("abcd")))
     if facts.depth > 1:

@@ -241,6 +241,8 @@ class SimulatedDevice:
 
     def placed(self, group: int, slots: Slots) -> Placed:
         """Where these slots of the group are."""
+        if slots.at is not None:
+            self._by_slot[group] = True
         return Placed(self._memories[group], self.rules[group].b, slots, self.cells.width)
 
     def note(self, slot: Slot) -> None:

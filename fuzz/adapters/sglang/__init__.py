@@ -14,12 +14,18 @@ def _open_target() -> Target:
     return SglangTarget(FAMILY.spec(engine.version), engine)
 
 
+def _open_engine() -> object:
+    from .simulated import SglangSimulated
+
+    return SglangSimulated()
+
+
 FAMILY = Family(
     name="sglang",
     open_target=_open_target,
+    open_engine=_open_engine,
     keeps=("*.py", "sglang/kernels/jit/*", "sglang/srt/mem_cache/rust_tree_core/*"),
     requirements=(files(__package__) / "requirements.txt").read_text(),
     releases=("0.5.20", "0.5.21", "0.5.22", "0.5.23"),
-    batches=f"{__name__}.batch_runs",
     environment={"CUDA_VISIBLE_DEVICES": "", "SGLANG_LOG_LEVEL": "ERROR"},
 )

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
+from ....model.arith import cdiv
 from ....model.ops import Group, Shape
 from .kernels import Launched, enter_slots, slots_for_decode, slots_for_extend
 from .releases import CacheCalls, release_for
@@ -65,52 +66,53 @@ class SglangEngine:
             self.torch: Any = importlib.import_module("torch")
             self._import()
         if release.kernels:
-            paged: Any = _module("sglang.srt.mem_cache.allocator.paged")
+            paged: Any = imported("sglang.srt.mem_cache.allocator.paged")
             paged.alloc_extend_kernel = Launched(slots_for_extend)
             paged.alloc_decode_kernel = Launched(slots_for_decode)
         self.calls = CacheCalls(release, self.common, self.policy)
-        self._configure()
+        self.torch.set_num_threads(1)
+        self.environ.envs.SGLANG_SWA_EVICTION_INTERVAL.set(1)  # windows slide at once, not after hundreds of tokens
+        self.allocation.assign_req_to_token_pool_func = enter_slots
+        # So a request may hold more slots than it has tokens, as with speculative decoding.
+        self.configure(speculative_algorithm="NGRAM")
 
     def _import(self) -> None:
         srt = "sglang.srt"
-        self.batch = _module(f"{srt}.managers.schedule_batch")
-        self.policy = _module(f"{srt}.managers.schedule_policy")
-        self.allocation = _module(f"{srt}.mem_cache.allocation")
-        self.sizing = _module(f"{srt}.mem_cache.allocation_sizing")
-        self.common = _module(f"{srt}.mem_cache.common")
-        self.environ = _module(f"{srt}.environ")
-        self.modes = _module(f"{srt}.model_executor.forward_batch_info")
-        self.sampling = _module(f"{srt}.sampling.sampling_params")
-        self.speculative = _module(f"{srt}.speculative.spec_info")
-        self._context = _module(f"{srt}.runtime_context")
-        self._allocators = _module(f"{srt}.mem_cache.allocator")
-        self._swa_allocator = _module(f"{srt}.mem_cache.allocator.swa")
-        self._swa_pool = _module(f"{srt}.mem_cache.swa_memory_pool")
-        self._pools = _module(f"{srt}.mem_cache.memory_pool")
-        self._params = _module(f"{srt}.mem_cache.cache_init_params")
-        self._tree = _module(f"{srt}.mem_cache.unified_radix_cache")
-        self._linear = _module(f"{srt}.configs.mamba_utils")
-        self._component = _module(f"{srt}.mem_cache.unified_cache.component_type").ComponentType
+        self.batch = imported(f"{srt}.managers.schedule_batch")
+        self.policy = imported(f"{srt}.managers.schedule_policy")
+        self.allocation = imported(f"{srt}.mem_cache.allocation")
+        self.sizing = imported(f"{srt}.mem_cache.allocation_sizing")
+        self.common = imported(f"{srt}.mem_cache.common")
+        self.environ = imported(f"{srt}.environ")
+        self.modes = imported(f"{srt}.model_executor.forward_batch_info")
+        self.sampling = imported(f"{srt}.sampling.sampling_params")
+        self.speculative = imported(f"{srt}.speculative.spec_info")
+        self._context = imported(f"{srt}.runtime_context")
+        self._allocators = imported(f"{srt}.mem_cache.allocator")
+        self._swa_allocator = imported(f"{srt}.mem_cache.allocator.swa")
+        self._swa_pool = imported(f"{srt}.mem_cache.swa_memory_pool")
+        self._pools = imported(f"{srt}.mem_cache.memory_pool")
+        self._params = imported(f"{srt}.mem_cache.cache_init_params")
+        self._tree = imported(f"{srt}.mem_cache.unified_radix_cache")
+        self._linear = imported(f"{srt}.configs.mamba_utils")
+        self._component = imported(f"{srt}.mem_cache.unified_cache.component_type").ComponentType
 
-    def _configure(self) -> None:
-        """The settings of a server, without those that need a model. An algorithm for speculative decoding is set so
-        that a request may hold more slots than it has tokens."""
-        self.torch.set_num_threads(1)
+    def configure(self, **settings: object) -> None:
+        """The settings of a server, without those that need a model; these and the release's own."""
         context = self._context.get_context()
-        context.override_server_args(
-            device="cpu", attention_backend="torch_native", speculative_algorithm="NGRAM"
-        ).install()
+        context.override_server_args(device="cpu", attention_backend="torch_native", **settings).install()
         self._context.get_server_args()._mamba_cache_chunk_size = STATE_CHUNK  # else it is read from a model
-        self.environ.envs.SGLANG_SWA_EVICTION_INTERVAL.set(1)  # windows slide at once, not after hundreds of tokens
-        self.allocation.assign_req_to_token_pool_func = enter_slots
 
-    def build(self, shape: Shape) -> Cache:
-        """A cache for this shape. NotImplementedError, with the reason, if SGLang has no such cache."""
+    def build(self, shape: Shape, step: int = 0) -> Cache:
+        """A cache for this shape. With `step`, the window's pool holds two windows beside a step of so many tokens, as
+        one that is set up well does. NotImplementedError, with the reason, if SGLang has no such cache."""
         page = _require_buildable(shape)
         window = max((group.window - 1 for group in shape.groups if group.kind == "sliding"), default=0)
         pages = shape.num_blocks - 1
         swa_pages = max(1, round(pages * SWA_SHARE)) if window else 0
         full_pages = pages - swa_pages
+        if window and step:
+            swa_pages = max(swa_pages, cdiv(2 * window + step, page) + 2)
         with without_noise():
             allocator = self._allocator(page, full_pages, swa_pages)
             width = shape.max_model_len + ROW_SLACK
@@ -199,5 +201,6 @@ def _is_too_narrow(group: Group) -> bool:
     return group.kind == "sliding" and group.window < 2
 
 
-def _module(name: str) -> Any:
+def imported(name: str) -> Any:
+    """A module of the release; whatever a failing import raises."""
     return importlib.import_module(name)

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 from blockproof.fuzz.adapters import families, family_of
-from blockproof.fuzz.adapters.sglang.batch_runs import draw_mix
 from blockproof.fuzz.adapters.sglang.engine import _require_buildable
 from blockproof.fuzz.adapters.sglang.kernels import Launched, slots_for_decode, slots_for_extend
 from blockproof.fuzz.adapters.sglang.releases import RELEASES, release_for
@@ -114,9 +113,3 @@ def test_a_decode_takes_a_new_page_where_the_last_one_is_full():
     out = [None] * 2
     Launched(slots_for_decode)[(2,)](Row([5, 4]), Row([11, 22]), Row([7]), out, 2, 4)
     assert out == [28, 23]
-
-
-def test_a_mix_depends_on_its_seed_and_number_only():
-    assert draw_mix(1, 5) == draw_mix(1, 5)
-    kinds = {draw_mix(1, number).kind for number in range(20)}
-    assert kinds == {"full", "full+sliding", "full+mamba"}

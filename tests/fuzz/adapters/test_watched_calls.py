@@ -1,25 +1,17 @@
-"""What is told of calls on a core is what was asked of it (`ManagerWatch`, `CoreCalls`); and what judges batches."""
+"""What is told of calls on a core is what was asked of it (`ManagerWatch`, `CoreCalls`)."""
 
-import json
-import sys
-from collections import Counter
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from blockproof.fuzz.adapters.impl import bind_impl, open_changed_impl
 from blockproof.fuzz.adapters.vllm.core_calls import CoreCalls
 from blockproof.fuzz.adapters.vllm.scheduler_device import DeviceJob
 from blockproof.fuzz.adapters.vllm.scheduler_watch import ManagerWatch
-from blockproof.fuzz.compat import batched
 from blockproof.fuzz.findings.ops_json import operation_from_json, to_json
-from blockproof.fuzz.opening.targets import open_target
 from blockproof.model.ops import (
     Advance,
     Allocate,
     Arrive,
-    Done,
     Failed,
     Free,
     Group,
@@ -148,64 +140,3 @@ def test_calls_are_written_down_for_a_comparison(ended: set[str]) -> None:
     told = [one for one in told if isinstance(one[0], Lookup | Allocate)]
     right = [(one, to_json(outcome)) for one, outcome, _ in asked if isinstance(one, Lookup | Allocate)]
     assert told == right
-
-
-# Batches.
-
-
-@dataclass
-class Mix:
-    kind: str = "full"
-    found: list[str] = field(default_factory=list)
-    seen: Counter[str] = field(default_factory=lambda: Counter(operations=2))
-
-
-SMALL = Shape((Group("full", 1),), 4, 8, 1, 1, 8)
-
-
-class Runs:
-    """An adapter's module: each mix is a request that is given a block; a planted mistake gives it a free one."""
-
-    HIDES: frozenset[str] = frozenset()
-    LACKS: frozenset[str] = frozenset()
-    LOSES: frozenset[str] = frozenset()
-    FAULTS: ClassVar = {"gives a free block": True}
-
-    @staticmethod
-    def load() -> Any:
-        return SimpleNamespace(version="1.0")
-
-    @staticmethod
-    def draw_mix(seed: int, number: int) -> Mix:
-        return Mix()
-
-    @staticmethod
-    def run_mix(engine: Any, mix: Mix, judge: Any, plant: bool = False) -> Mix:
-        core = open_target("impl")
-        judge.start(SMALL, core.start(SMALL)[1])
-        for operation in (Submit("a", (1, 2)), Allocate("a", 2)):
-            outcome, shown = core.step(operation)
-            if plant and isinstance(operation, Allocate):
-                outcome, shown = Done(((3, 3),)), shown._replace(tables=[{"a": [3, 3]}])
-            if what := judge.step(operation, outcome, shown):
-                mix.found.append(what)
-        return mix
-
-
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "runs_of_a_family", Runs)
-    monkeypatch.setattr(batched, "families", lambda: {"mine": SimpleNamespace(batches="runs_of_a_family")})
-
-
-def test_clean_mixes_are_counted_and_a_planted_mistake_is_noticed(
-    runs: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    batched.main(["mine", "1", "0", "3"])
-    (line,) = capsys.readouterr().out.splitlines()
-    assert json.loads(line)["sums"] == {"mixes of full": 3, "operations": 6, "operations of full": 6}
-    batched.main(["mine", "1", "0", "3", "faults"])
-    (line,) = capsys.readouterr().out.splitlines()
-    noticed = json.loads(line)
-    assert (noticed["fault"], noticed["mix"]) == ("gives a free block", 0)
-    assert noticed["found"]

@@ -49,6 +49,13 @@ def test_right_steps_sample_what_the_model_says():
     assert made.hits == 1
 
 
+def test_a_slot_is_copied_as_one_also_in_a_batch_that_computes_nothing():
+    made = device()
+    step(made, "a", 0, 5, Slots(at={0: 2, 1: 3, 2: 4, 3: 5, 4: 6}))
+    made.launch(ScheduledBatch(copies=(SlotCopy(0, 5, 9),)), 3)
+    assert step(made, "b", 4, 1, Slots(at={0: 2, 1: 3, 2: 4, 3: 9, 4: 7})).wrong == ()
+
+
 def test_a_chunk_samples_nothing():
     made = device()
     assert step(made, "a", 0, 3, table(1, 2)).results.tokens == {"a": ()}

@@ -1,0 +1,241 @@
+"""SGLang's own event loop, which runs until it would wait for the device.
+
+It runs in a thread that never runs beside its caller: it stops where it looks for requests and where it waits for
+results, and goes on from there.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from .engine import Cache, SglangEngine, imported
+from .scheduler import ServerSettings, new_scheduler
+from .standing_in import without_noise
+
+_NEVER = 0
+"""The only token of the prompt that is computed for a request which is refused."""
+_WIDEST = 64
+"""More than there are requests in a step."""
+
+
+@dataclass(frozen=True)
+class LaunchedPart:
+    """One request's part of a batch that was given to the worker."""
+
+    name: str
+    first: int
+    count: int
+    samples: bool
+    is_refused: bool
+    """It is computed with one token in place of its prompt, and ends with an error."""
+    inputs: tuple[int, ...]
+    """Token ids; -1: sampled by a step in flight for this request; -2: for another one."""
+    table: tuple[int, ...]
+    """Slots of its tokens, the last one of the step the last."""
+    written: tuple[int, ...]
+    """Slots of the tokens of the step."""
+    window: tuple[int, tuple[int, ...], tuple[int, ...]] | None
+    """In the window's pool: the first position that is read, the slots from there on, those of the step's tokens."""
+    state: int | None
+    """Slot of its state."""
+
+
+class LaunchedStep:
+    """A batch that was given to the worker; `tokens` are None while it is in flight."""
+
+    def __init__(self, serial: int, parts: tuple[LaunchedPart, ...], result: Any) -> None:
+        self.serial, self.parts, self.result = serial, parts, result
+        self.tokens: list[int] | None = None
+
+
+class _LeftError(BaseException):
+    """Nobody waits for this loop any more."""
+
+
+class _Turns:
+    """A function in a thread, which runs only while its caller waits for it."""
+
+    def __init__(self, run: Callable[[], object]) -> None:
+        self._theirs, self._ours = threading.Semaphore(0), threading.Semaphore(0)
+        self._left = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(run,), daemon=True)
+        self._thread.start()
+
+    def _run(self, run: Callable[[], object]) -> None:
+        try:
+            self._wait()
+            run()
+        except _LeftError:
+            pass
+        except BaseException as error:
+            self._error = error
+        self._left = True
+        self._ours.release()
+
+    def _wait(self) -> None:
+        self._theirs.acquire()
+        if self._left:
+            raise _LeftError
+
+    def stop(self) -> None:
+        """Called by the function: its caller goes on now."""
+        self._ours.release()
+        self._wait()
+
+    def go_on(self) -> None:
+        """Let it run until it stops. Raises what it raises; RuntimeError if it has ended."""
+        if self._left:
+            raise RuntimeError("the event loop has ended")
+        self._theirs.release()
+        self._ours.acquire()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def leave(self) -> None:
+        """End it where it stands."""
+        if not self._left:
+            self._left = True
+            self._theirs.release()
+            self._thread.join()
+
+
+class EventLoop:
+    """A scheduler over a cache, in its loop."""
+
+    def __init__(self, engine: SglangEngine, cache: Cache, settings: ServerSettings) -> None:
+        self._engine, self._cache = engine, cache
+        self.inbox: list[Any] = []
+        """Messages to the scheduler that it has not taken yet."""
+        self.outbox: list[Any] = []
+        """Messages to clients."""
+        self.retracted: list[str] = []
+        self.copies: list[tuple[int, int]] = []
+        """States that were copied, from slot to slot, in this order."""
+        self._launched: LaunchedStep | None = None
+        """That nobody has been told of."""
+        self._waits_for: LaunchedStep | None = None
+        self._steps: dict[int, LaunchedStep] = {}
+        self._serial = 0
+        self._result_class = _result_class()
+        if cache.states:
+            self._note_copies(cache.rows.mamba_pool)
+        with without_noise():
+            self.scheduler = new_scheduler(self, engine, cache, settings)
+        loop = self.scheduler.event_loop_overlap if settings.overlap else self.scheduler.event_loop_normal
+        self._turns = _Turns(loop)
+        self._turns.go_on()
+
+    def turn(self) -> LaunchedStep | None:
+        """A pass of the loop, or what can be done of it until results are there. Returns the step that it launched."""
+        if self._launched is None and (self._waits_for is None or self._waits_for.tokens is not None):
+            self._turns.go_on()
+        launched, self._launched = self._launched, None
+        return launched
+
+    def land(self, step: LaunchedStep, tokens: list[int]) -> None:
+        """The results of a step are there, a token for each part."""
+        step.tokens = tokens
+        if self._waits_for is step:
+            self._turns.go_on()
+
+    def take_outbox(self) -> list[Any]:
+        """Messages to clients that nobody has taken."""
+        taken = list(self.outbox)
+        self.outbox.clear()
+        return taken
+
+    def end(self) -> None:
+        """Leave the loop."""
+        self._turns.leave()
+
+    def _note_copies(self, pool: Any) -> None:
+        copy = pool.copy_from
+
+        def copied(sources: Any, targets: Any) -> None:
+            self.copies += zip(sources.tolist(), targets.tolist(), strict=True)
+            copy(sources, targets)
+
+        pool.copy_from = copied
+
+    # What the scheduler calls.
+
+    def receive(self, local_reqs: list[Any]) -> list[Any]:
+        """In place of the request receiver's method: a pass of the loop begins."""
+        self._turns.stop()
+        taken, self.inbox = [*local_reqs, *self.inbox], []
+        return taken
+
+    def synchronize(self, step: LaunchedStep) -> None:
+        """In place of an event's method."""
+        while step.tokens is None:
+            self._waits_for = step
+            self._turns.stop()
+        self._waits_for = None
+        step.result.next_token_ids = self._engine.torch.tensor(step.tokens)
+
+    def launch(self, batch: Any, **named: object) -> Any:
+        """In place of the worker's forward pass; returns its result, with placeholders for the tokens."""
+        pool = self._cache.rows
+        if self._cache.states:
+            if batch.mamba_clear_indices is not None:
+                pool.mamba_pool.clear_slots(batch.mamba_clear_indices)
+            if batch.mamba_cow_src_indices is not None:
+                pool.mamba_pool.copy_from(batch.mamba_cow_src_indices, batch.mamba_cow_dst_indices)
+        self._serial += 1
+        lengths, counts = batch.seq_lens.tolist(), [1] * len(batch.reqs)
+        if batch.forward_mode.is_extend():
+            counts = list(batch.extend_lens)
+        inputs, written = batch.input_ids.tolist(), batch.out_cache_loc.tolist()
+        parts, at = list[LaunchedPart](), 0
+        for row, (request, length, count) in enumerate(zip(batch.reqs, lengths, counts, strict=True)):
+            first, place = length - count, slice(at, at := at + count)
+            table = pool.req_to_token[int(batch.req_pool_indices[row]), :length]
+            parts.append(
+                LaunchedPart(
+                    request.rid,
+                    first,
+                    count,
+                    samples=request is not self.scheduler.chunked_req,
+                    is_refused=request.origin_input_ids[0] == _NEVER,
+                    inputs=tuple(self._given(token, request.rid) for token in inputs[place]),
+                    table=tuple(table.tolist()),
+                    written=tuple(written[place]),
+                    window=self._in_window(first, table, batch.out_cache_loc[place]),
+                    state=int(request.kv.mamba_pool_idx) if self._cache.states else None,
+                )
+            )
+        tokens = [-1 - self._serial * _WIDEST - row for row in range(len(parts))]
+        result = self._result_class(next_token_ids=self._engine.torch.tensor(tokens))
+        self._launched = self._steps[self._serial] = LaunchedStep(self._serial, tuple(parts), result)
+        result.copy_done = self.new_event()
+        return result
+
+    def _in_window(self, first: int, table: Any, written: Any) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+        if not self._cache.swa_pages:
+            return None
+        moved, begin = self._cache.allocator.translate_loc_from_full_to_swa, max(0, first - self._cache.window)
+        return begin, tuple(moved(table[begin:].long()).tolist()), tuple(moved(written.long()).tolist())
+
+    def new_event(self) -> Any:
+        """An event behind the step that was launched last."""
+        step = self._steps[self._serial]
+        return SimpleNamespace(record=lambda: None, synchronize=lambda: self.synchronize(step))
+
+    def _given(self, token: int, name: str) -> int:
+        if token >= 0:
+            return token
+        serial, row = divmod(-1 - token, _WIDEST)
+        step = self._steps.get(serial)
+        if step is None or step.parts[row].name != name:
+            return -2
+        return -1 if step.tokens is None else step.tokens[row]
+
+
+def _result_class() -> type[Any]:
+    """The worker's result, whose copy to the CPU is awaited by `EventLoop.synchronize`."""
+    base: type[Any] = imported("sglang.srt.managers.utils").GenerationBatchResult
+    return type("PlacedResult", (base,), {"copy_to_cpu": lambda self, **named: None})

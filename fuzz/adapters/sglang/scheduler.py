@@ -1,0 +1,256 @@
+"""SGLang's own scheduler, made without a process, a model or a socket.
+
+It is the release's class with its own constructor. What loads a model, opens a socket or measures is replaced by what
+a server without these features has.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+from .engine import Cache, SglangEngine, imported
+from .standing_in import stand_in_for
+
+SPARE = 5
+"""Tokens by which the longest prompt that the server takes is shorter than the longest sequence."""
+VOCABULARY = 1 << 20
+"""Tokens of the model; prompts and answers have smaller ones."""
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """What a server was started with."""
+
+    longest: int
+    """Tokens of the longest sequence."""
+    chunk: int
+    """The most tokens of a prompt in a step, a multiple of the page."""
+    requests: int
+    """The most that run at once."""
+    overlap: bool = False
+    mixed: bool = False
+    """Steps have prompts beside decoding requests."""
+    policy: str = "fcfs"
+    priority: bool = False
+    conservative: float = 1.0
+    """How much of the room is kept for answers that may become long (`schedule_conservativeness`)."""
+    keeps_aborts: bool = False
+    """Without its known defect: a request that is cancelled in the midst of its prompt is forgotten when a pause sets
+    it back."""
+
+
+class _Off:
+    """A feature that is off: it is false, and whatever is called on it does nothing."""
+
+    def __getattr__(self, name: str) -> "_Off":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *arguments: object, **named: object) -> "_Off":
+        return self
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __add__(self, counted: object) -> "_Off":
+        return self
+
+    __mod__ = __add__
+
+    def __enter__(self) -> "_Off":
+        return self
+
+    def __exit__(self, *raised: object) -> None: ...
+
+
+_OFF = _Off()
+
+
+_OFF = _Off()
+_LEFT_OUT = (
+    "init_startup_timing_begin",
+    "init_startup_timing_summary",
+    "init_soft_watchdog",
+    "init_zbal_on_npu",
+    "init_moe_gemm_config",
+    "init_mamba_backend",
+    "init_profiler",
+    "init_watch_dog_memory_saver_input_blocker",
+    "init_weight_updater",
+    "init_kv_events_publisher",
+    "init_load_publisher",
+    "init_request_receiver",
+    "init_rank_consensus_checker",
+    "maybe_init_rust_server",
+    "emit_metrics_constants",
+)
+"""Parts of the constructor: devices, weights, metrics, sockets."""
+_FEATURES_OFF = (
+    "weight_updater",
+    "kv_events_publisher",
+    "load_publisher",
+    "profiler_manager",
+    "metrics_collector",
+    "metrics_collector_context",
+)
+
+
+class SchedulerHost(Protocol):
+    """Who has a scheduler, and what it asks of them."""
+
+    outbox: list[Any]
+    retracted: list[str]
+    """Requests that were set back."""
+
+    def receive(self, local_reqs: list[Any]) -> list[Any]:
+        """The messages to it."""
+        ...
+
+    def launch(self, batch: Any, **named: object) -> Any:
+        """The worker's forward pass."""
+        ...
+
+    def new_event(self) -> Any:
+        """An event behind that."""
+        ...
+
+
+def new_scheduler(loop: SchedulerHost, engine: SglangEngine, cache: Cache, settings: ServerSettings) -> Any:
+    """A scheduler over this cache, whose messages and steps go to the loop. Whatever its constructor raises."""
+    engine.configure(
+        page_size=cache.page,
+        chunked_prefill_size=settings.chunk,
+        enable_mixed_chunk=settings.mixed,
+        disable_overlap_schedule=not settings.overlap,
+        schedule_policy=settings.policy,
+        schedule_conservativeness=settings.conservative,
+        enable_priority_scheduling=settings.priority,
+        schedule_low_priority_values_first=True,
+        skip_tokenizer_init=True,
+    )
+    context = imported("sglang.srt.runtime_context")
+    ranks = dict.fromkeys(("pp_rank", "tp_rank", "dp_rank", "attn_tp_rank", "attn_cp_rank"), 0)
+    context.get_parallel().override_permanently(pp_max_micro_batch_size=settings.requests, **ranks)
+    made = _scheduler_class()
+    return made(context.get_server_args(), SimpleNamespace(nccl_port=0, loop=loop, cache=cache, settings=settings))
+
+
+@cache
+def _scheduler_class() -> type[Any]:
+    for package in ("setproctitle", "uvicorn"):
+        stand_in_for(package)
+    module = imported("sglang.srt.managers.scheduler")
+    module.bootstrap = _OFF
+    module.get_resolved_model_impl = lambda model_config: None
+    module.kv_cache_builder = SimpleNamespace(build_kv_cache=lambda tp_worker, **named: tp_worker.pools)
+    left_out = dict.fromkeys(_LEFT_OUT, lambda self: None)
+    return type("PlacedScheduler", (_Placed, module.Scheduler), left_out)
+
+
+class _Placed:
+    """What replaces methods of the release's scheduler."""
+
+    chunked_req: Any
+    abort_request: Any
+    _pending_chunked_abort_req: Any
+    scheduler_stage_metrics = _OFF
+    enable_fpm = _war_barrier_enabled = False
+
+    def __init__(self, server_args: Any, place: SimpleNamespace) -> None:
+        self._place = place
+        vars(self).update(dict.fromkeys(_FEATURES_OFF, _OFF))
+        super().__init__(server_args, place)  # type: ignore[call-arg]  # the release's
+
+    def init_model_config(self) -> None:
+        self.dllm_config = None
+        self.model_config = SimpleNamespace(
+            is_encoder_decoder=False,
+            is_multimodal=False,
+            vocab_size=VOCABULARY,
+            hf_eos_token_id=None,
+            use_ngram_embedding=False,
+            self_opened_think_start_ids=None,
+            hf_config=SimpleNamespace(architectures=[""]),
+        )
+
+    def init_tokenizer(self) -> None:
+        self.tokenizer, self.is_generation = None, True
+
+    def init_metrics_collector(self) -> None: ...
+
+    def init_metrics_reporter(self) -> None:
+        self.metrics_reporter = _OFF
+
+    def init_ipc_channels(self, port_args: SimpleNamespace) -> None:
+        told = port_args.loop.outbox
+        client = SimpleNamespace(send_output=lambda message, request=None: told.append(message))
+        self.load_snapshot_writer = self.rust_server = None
+        self.ipc_channels = SimpleNamespace(
+            send_to_tokenizer=client, send_to_detokenizer=client, recv_from_tokenizer=None, recv_from_rpc=None
+        )
+        self.request_receiver = SimpleNamespace(recv_requests=port_args.loop.receive)
+
+    def init_model_worker(self) -> None:
+        """The limits are those that a worker computes from its pools."""
+        place = self._place
+        cache, settings = place.cache, place.settings
+        runner = SimpleNamespace(
+            canary_manager=None,
+            prefill_aware_swa=False,
+            attn_backend=SimpleNamespace(needs_cpu_seq_lens=True),
+            ngram_embedding_manager=SimpleNamespace(prepare_for_forward=lambda batch, chunked_req=None: batch),
+        )
+        self.tp_worker = self.model_worker = SimpleNamespace(
+            model_runner=runner,
+            model_config=self.model_config,
+            forward_batch_generation=place.loop.launch,
+            pools=_pools_of(cache),
+        )
+        self.draft_worker = self.external_corpus_manager = self.min_free_slots_delayer = None
+        self.require_mlp_sync = False
+        self.max_total_num_tokens = cache.full_pages * cache.page
+        self.max_prefill_tokens, self.max_running_requests = settings.chunk, settings.requests
+        self.max_queued_requests = None
+        self.max_req_len = min(settings.longest + 1, self.max_total_num_tokens - 1)
+        self.max_req_input_len = self.max_req_len - SPARE
+        self.device = "cpu"
+        self.forward_stream = self.schedule_stream = imported("torch").cpu.Stream()
+        alone = SimpleNamespace(
+            world_size=1, first_rank=0, is_first_rank=True, is_last_rank=True, rank_in_group=0, cpu_group=None
+        )
+        for group in ("tp", "attn_tp", "attn_cp", "pp", "world", "dp_tp"):
+            setattr(self, f"{group}_group", alone)
+            setattr(self, f"{group}_cpu_group", None)
+
+    def init_overlap(self) -> None:
+        super().init_overlap()  # type: ignore[misc]
+        self.device_module = SimpleNamespace(Event=self._place.loop.new_event)
+
+    def _add_request_to_queue(self, req: Any, is_retracted: bool = False) -> None:
+        if is_retracted:
+            self._place.loop.retracted.append(req.rid)
+        super()._add_request_to_queue(req, is_retracted)  # type: ignore[misc]
+
+    def process_pending_chunked_abort(self) -> None:
+        request = self._pending_chunked_abort_req
+        if self._place.settings.keeps_aborts and request not in (None, self.chunked_req) and not request.finished():
+            self._pending_chunked_abort_req = None
+            self.abort_request(imported("sglang.srt.managers.io_struct").AbortReq(rid=request.rid))
+        super().process_pending_chunked_abort()  # type: ignore[misc]
+
+
+def _pools_of(cache: Cache) -> SimpleNamespace:
+    """What the release's builder of caches returns."""
+    return SimpleNamespace(
+        is_hybrid_swa=cache.swa_pages > 0,
+        is_hybrid_ssm=cache.states > 0,
+        sliding_window_size=cache.window or None,
+        full_tokens_per_layer=cache.full_pages * cache.page,
+        swa_tokens_per_layer=cache.swa_pages * cache.page,
+        req_to_token_pool=cache.rows,
+        token_to_kv_pool_allocator=cache.allocator,
+        disable_radix_cache=False,
+        tree_cache=cache.tree,
+    )

@@ -1,0 +1,270 @@
+"""SGLang under simulation: its own scheduler in its own event loop, with or without overlap.
+
+Pretended, since there is no GPU: the worker, streams and events (`loop`); what a server has beside its scheduler
+(`scheduler`). Shown is what kernels would get: the row of slots of each request, the slots that are written, the input
+ids, copies of states.
+
+A server gives a client fewer tokens than it asked for where its pool could never hold them. `add` refuses such a
+request, so that each one that is served gets what it asked for.
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from ...simulation.protocol import (
+    ClientRequest,
+    Delivered,
+    Ended,
+    EngineShape,
+    EngineView,
+    Scheduled,
+    ScheduledBatch,
+    SlotCopy,
+    Slots,
+    StepResults,
+)
+from .engine import Cache, imported, load
+from .loop import EventLoop, LaunchedPart, LaunchedStep
+from .releases import numbers
+from .scheduler import ServerSettings
+
+DEFECTS = PREFIX, FORGOTTEN, PINNED = ("abort-takes-longer-names", "abort-forgotten-by-a-pause", "hit-pins-the-window")
+"""Known defects. The first: a cancel ends every request whose name begins with that name. The second: a request that is
+cancelled in the midst of its prompt is served all the same, if a pause for new weights sets it back before its next
+step. The third: a hit keeps so much of the window's pool that its own request is never admitted."""
+SINCE = "0.5.22"
+BAD_REQUEST = 400
+STATES = 4
+"""Slots of states for each request that runs at once: more than the server's least, so that some are kept."""
+
+
+class SglangSimulated:
+    """An installed SGLang, simulated."""
+
+    name = "sglang"
+    depth = 2
+    offers = frozenset({"priorities", "salts"})
+    lacks = frozenset({"ids", "uncached"})
+    attention = ("full", "full+sliding", "full+mamba")
+    block_sizes = (1, 2, 4, 16)
+    separate_pools = True
+    options: Mapping[str, tuple[Any, ...]] = {
+        "overlap": (False, True),
+        "mixed": (False, True),
+        "policy": ("fcfs", "lpm"),
+        "priority": (False, True),
+        "tenths kept": (10, 10, 1, 0),
+    }
+
+    def __init__(self, mended: tuple[str, ...] = ()) -> None:
+        """`mended`: known defects that it does not have. Errors as for `load`; ImportError for a release whose
+        scheduler is made in another way."""
+        self._engine = load()
+        self.version: str = self._engine.version
+        if numbers(self.version) < numbers(SINCE):
+            raise ImportError(f"SGLang {self.version} is not simulated, only {SINCE} and newer")
+        self._mended = mended
+        self._end = "." if PREFIX in mended else ""
+        """Behind a name: so no name is the beginning of another."""
+        left = [name for name in DEFECTS if name not in mended]
+        self.remedies = {name: partial(SglangSimulated, (*mended, name)) for name in left}
+        self._loop: EventLoop | None = None
+
+    def start(self, shape: EngineShape) -> None:
+        """See `Engine`. NotImplementedError, with the reason, for what SGLang does not have."""
+        self.close()
+        options: Mapping[str, Any] = shape.options
+        cache = self._cache = self._built(shape)
+        chunk = shape.max_tokens // cache.page * cache.page
+        if not chunk:
+            raise NotImplementedError("steps of less than a page")
+        overlap = bool(options["overlap"]) and not cache.states
+        settings = ServerSettings(
+            longest=shape.max_length,
+            chunk=chunk,
+            requests=shape.max_requests,
+            overlap=overlap,
+            mixed=bool(options["mixed"]),
+            policy=str(options["policy"]),
+            priority=bool(options["priority"]),
+            conservative=int(options.get("tenths kept", 10)) / 10,
+            keeps_aborts=FORGOTTEN in self._mended,
+        )
+        self.depth = 2 if overlap else 1
+        self._priorities = settings.priority
+        self._loop = EventLoop(self._engine, cache, settings)
+        self._clients: dict[str, ClientRequest] = {}
+
+    def _built(self, shape: EngineShape) -> Cache:
+        size = shape.groups[0].block_size
+        if any(group.kind == "mamba" for group in shape.groups):
+            return self._engine.build_with_states(
+                (shape.num_blocks - 1) * size, STATES * shape.max_requests, shape.max_length
+            )
+        return self._engine.build(shape.core, shape.max_tokens if PINNED in self._mended else 0)
+
+    @property
+    def _live(self) -> EventLoop:
+        assert self._loop is not None
+        return self._loop
+
+    def close(self) -> None:
+        """See `Engine`."""
+        if self._loop is not None:
+            self._loop.end()
+            self._loop = None
+
+    # Clients.
+
+    def add(self, request: ClientRequest) -> Sequence[Delivered]:
+        """See `Engine`."""
+        sampling = self._engine.sampling.SamplingParams(
+            max_new_tokens=request.max_tokens, stop_token_ids=list(request.stop) or None
+        )
+        sampling.normalize(None)
+        if self._clipped(request, sampling):
+            return (Delivered(request.id, ended="refused", why="there is no room for so many tokens"),)
+        self._clients[request.id] = request
+        self._tell(
+            "TokenizedGenerateReqInput",
+            rid=request.id + self._end,
+            input_text=None,
+            input_ids=array("q", request.prompt),
+            input_embeds=None,
+            mm_inputs=None,
+            token_type_ids=None,
+            sampling_params=sampling,
+            return_logprob=False,
+            logprob_start_len=-1,
+            top_logprobs_num=0,
+            token_ids_logprob=None,
+            stream=True,
+            priority=request.priority if self._priorities else None,
+            cache_salt=request.salt,
+        )
+        return ()
+
+    def _clipped(self, request: ClientRequest, sampling: Any) -> bool:
+        """True if the server would serve it, with fewer tokens than it asks for."""
+        scheduler, asked = self._live.scheduler, copy(sampling)
+        if len(request.prompt) >= scheduler.max_req_input_len:
+            return False
+        tried = SimpleNamespace(
+            rid=request.id,
+            origin_input_ids=request.prompt,
+            sampling_params=asked,
+            set_finish_with_abort=lambda why: None,
+        )
+        scheduler.init_req_max_new_tokens(tried)
+        return bool(asked.max_new_tokens < sampling.max_new_tokens)
+
+    def _called(self, inside: str) -> str:
+        """The client's name of a request."""
+        return inside.removesuffix(self._end) if self._end else inside
+
+    def cancel(self, id: str) -> None:
+        """See `Engine`."""
+        del self._clients[id]
+        self._tell("AbortReq", rid=id + self._end)
+
+    def reset(self) -> None:
+        """See `Engine`: a server forgets its cache only when nothing runs."""
+        self._tell("FlushCacheReqInput")
+
+    def reweigh(self) -> None:
+        """As new weights are loaded while requests run: they are retracted, the cache is flushed, and they go on."""
+        self._tell("PauseGenerationReqInput", mode="retract")
+        self._tell("FlushCacheReqInput")
+        self._tell("ContinueGenerationReqInput", torch_empty_cache=False)
+
+    def _tell(self, kind: str, **fields: object) -> None:
+        self._live.inbox.append(getattr(imported("sglang.srt.managers.io_struct"), kind)(**fields))
+
+    # Steps.
+
+    def schedule(self) -> ScheduledBatch | None:
+        """See `Engine`."""
+        step = self._live.turn()
+        told = self._delivered()
+        copies = self._copies()
+        retracted = tuple(map(self._called, self._live.retracted))
+        self._live.retracted.clear()
+        if step is None:
+            return ScheduledBatch(copies=copies, delivered=told, preempted=retracted) if told or copies else None
+        parts = tuple(self._part(part) for part in step.parts if not part.is_refused)
+        return ScheduledBatch(parts, copies, (), told, retracted, own=step)
+
+    def _copies(self) -> tuple[SlotCopy, ...]:
+        copies = list(self._live.copies)
+        self._live.copies.clear()
+        return tuple(SlotCopy(1, source, target) for source, target in copies)
+
+    def _part(self, part: LaunchedPart) -> Scheduled:
+        """What the kernels get of a request."""
+        end = part.first + part.count
+        places = range(part.first, end)
+        slots = [Slots(at=dict(enumerate(part.table)), written=dict(zip(places, part.written, strict=True)))]
+        if part.window is not None:
+            begin, table, written = part.window
+            slots.append(Slots(at=dict(enumerate(table, begin)), written=dict(zip(places, written, strict=True))))
+        if part.state is not None:
+            slots.append(Slots(at={part.first: part.state, end: part.state}))
+        return Scheduled(
+            self._called(part.name),
+            part.first,
+            part.count,
+            slots=tuple(slots),
+            tokens=part.inputs,
+            samples=part.samples,
+        )
+
+    def update(self, batch: ScheduledBatch | None, results: StepResults) -> Sequence[Delivered]:
+        """See `Engine`."""
+        step: LaunchedStep | None = batch.own if batch is not None else None
+        if step is None:
+            return ()
+        self._live.land(step, [next(iter(results.tokens.get(self._called(part.name), ())), 0) for part in step.parts])
+        return self._delivered()
+
+    def _delivered(self) -> tuple[Delivered, ...]:
+        """What the clients get that are still there."""
+        found = list[Delivered]()
+        for message in self._live.take_outbox():
+            if hasattr(message, "output_ids"):
+                rows = zip(message.rids, message.output_ids, message.finished_reasons, strict=True)
+            elif hasattr(message, "finished_reason"):
+                rows = zip((message.rid,), ((),), (message.finished_reason or {"type": "abort"},), strict=True)
+            else:
+                continue  # the answer to a reset and the like
+            for inside, tokens, reason in rows:
+                name = self._called(inside)
+                if name in self._clients:
+                    found.append(self._told(name, tuple(tokens), reason))
+        return tuple(found)
+
+    def _told(self, name: str, tokens: tuple[int, ...], reason: Mapping[str, Any] | None) -> Delivered:
+        if reason is None:
+            return Delivered(name, tokens)
+        del self._clients[name]
+        kinds: Mapping[str, Ended] = {"stop": "stop", "length": "length"}
+        is_bad = reason.get("status_code") == BAD_REQUEST
+        ended = kinds.get(reason["type"], "refused" if is_bad else "failed")
+        return Delivered(name, () if is_bad else tokens, ended, str(reason.get("message", "")))
+
+    def idle(self) -> bool:
+        """See `Engine`."""
+        return not self._live.inbox and bool(self._live.scheduler.is_fully_idle())
+
+    def look(self) -> EngineView:
+        """Slots of all pools, those of the tree that would be evicted counted as free."""
+        stats, cache = self._live.scheduler.pool_stats_observer.get_pool_stats(), self._cache
+        free = stats.full_available_size + stats.full_evictable_size
+        if cache.swa_pages:
+            free += stats.swa_available_size + stats.swa_evictable_size
+        if cache.states:
+            free += stats.mamba_available_size + stats.mamba_evictable_size
+        return EngineView(int(free), (cache.full_pages + cache.swa_pages) * cache.page + cache.states)

@@ -1,0 +1,65 @@
+"""SGLang's own scheduler under simulation: skipped where neither it nor an environment with it is installed."""
+
+from pathlib import Path
+
+import pytest
+from blockproof.fuzz.adapters import families
+from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.opening.targets import interpreter_of
+from blockproof.fuzz.targets.base import TargetUnavailableError
+
+NAME = families()["sglang"].example
+
+
+@pytest.fixture(scope="module")
+def place():
+    """Where its interpreter and its files are."""
+    try:
+        _, place = interpreter_of(NAME)
+    except TargetUnavailableError as missing:
+        pytest.skip(str(missing))
+    if place is None:
+        pytest.skip("SGLang is in this environment, so its package may have been imported already")
+    return place
+
+
+def simulated(out: Path, *more: str) -> int:
+    command = ["simulate", "--target", NAME, "--seed", "11", "--out", str(out), "--shrink-seconds", "0"]
+    return main([*command, *more])
+
+
+@pytest.mark.usefixtures("place")
+def test_it_is_checked_with_every_attention_it_has(capsys):
+    assert main(["targets", "check", "--engine", NAME]) == 0
+    assert "are right" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("place")
+def test_its_defects_are_found_and_put_down_to_their_causes(tmp_path, capsys):
+    assert simulated(tmp_path, "--steps", "4000", "--keep-going") == 1
+    said = capsys.readouterr().out
+    for reached in ("hits: ", "states read: ", "steps in flight beside another: ", "reweigh in flight: "):
+        assert reached in said
+    assert "not observed" not in said
+    assert "\nnew: " not in said
+    assert ": progress, step " in said.split("\nhit-pins-the-window (")[1].partition("\n")[0]
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("fault", ["other-blocks", "forgets"])
+def test_a_planted_fault_is_found(tmp_path, capsys, fault):
+    judge = {"other-blocks": "memory", "forgets": "progress"}[fault]
+    assert simulated(tmp_path, "--steps", "1000", "--fault", fault) == 1
+    assert f": {judge}, step " in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("attention", ["full", "full+sliding", "full+mamba"])
+def test_a_story_is_told_in_words_and_repeats(tmp_path, capsys, attention):
+    assert simulated(tmp_path, "--steps", "1000", "--fault", "other-blocks", "--attention", attention) == 1
+    (file,) = tmp_path.iterdir()
+    capsys.readouterr()
+    assert main(["replay", str(file), "--target", NAME, "--show"]) == 1
+    said = capsys.readouterr().out
+    assert "schedule: step 1" in said
+    assert ": memory, step " in said
