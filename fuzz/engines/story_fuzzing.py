@@ -24,11 +24,11 @@ from ..page.live import LivePage, News
 from ..reports.scheduler import SchedulerDocument
 from ..runs.canary import BlindOracleError, told_line
 from ..targets.base import TargetUnavailableError
-from ..traces.files import Form, envelope, read_file
+from ..traces.files import STORY, Form, envelope, read_file
 from .stories import StoryTask
 
 TITLE = "schedulers"
-FORM = Form("finding", "`blockproof fuzz-scheduler` or `simulate`", "blockproof_scheduler", 1)
+FORM = Form("finding", "`blockproof fuzz-scheduler` or `simulate`", STORY, 1)
 FLOORS: Mapping[str, int] = {
     "preemptions": 1,
     "hits": 5,
@@ -260,3 +260,19 @@ class StoredStory:
 def read_story(path: Path) -> StoredStory:
     """What `write_story` wrote. TraceError, in one line, if the file holds something else."""
     return envelope(read_file(path, FORM), StoredStory, FORM, str(path))
+
+
+def play(
+    stored: StoredStory,
+    target: str,
+    say: Callable[[str], None],
+    out: Path | None = None,
+    *,
+    shrink_seconds: float = 0.0,
+    shows: bool = False,
+) -> StoryOutcome:
+    """Run a story again, on this target. What it shows is made smaller for so many seconds and written to `out`, if
+    that is named; `shows`: it is told call by call. Errors as from the command that wrote it."""
+    task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=shrink_seconds, shows=shows)
+    run = simulate if stored.command else fuzz_scheduler
+    return run(target, task, out, say)

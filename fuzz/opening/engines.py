@@ -6,10 +6,8 @@ from ..simulation.protocol import Engine
 from ..simulation.run import declared
 from ..targets.base import TargetUnavailableError
 from .names import OwnCode, Program, ReleaseName, parsed
-from .own_code import in_one_line, made_by
+from .own_code import ENGINE, in_one_line, made_by
 from .program_engine import ProgramEngine
-
-METHODS = ("start", "add", "schedule", "update", "idle")
 
 
 def open_engine_here(spec: str) -> Engine:
@@ -17,7 +15,7 @@ def open_engine_here(spec: str) -> Engine:
     TargetUnavailableError if it cannot be made, or lacks a method."""
     match named := parsed(spec):
         case OwnCode():
-            made = cast(Engine, made_by(named, "simulation.protocol.Engine", *METHODS))
+            made = cast(Engine, made_by(named, "simulation.protocol.Engine", *ENGINE))
             if not hasattr(made, "cancel") and "cancel" not in declared(made, "lacks"):
                 what = "no cancel, and does not say lacks = {'cancel'}"
                 raise TargetUnavailableError(f"{spec}: the {type(made).__name__} of the factory has {what}")
