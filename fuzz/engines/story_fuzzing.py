@@ -19,7 +19,7 @@ from ..findings.words import plural
 from ..findings.writing import told_if_lost, write_file
 from ..opening.commands import Printing
 from ..opening.names import ReleaseName, parsed
-from ..opening.targets import python_for
+from ..opening.targets import Home, python_for
 from ..page.live import LivePage, News
 from ..reports.scheduler import SchedulerDocument
 from ..runs.canary import BlindOracleError, told_line
@@ -158,24 +158,35 @@ def fuzz_scheduler(
 
 
 def simulate(
-    target: str, task: StoryTask, out: Path | None, say: Callable[[str], None], page: LivePage | None = None
+    target: str,
+    task: StoryTask,
+    out: Path | None,
+    say: Callable[[str], None],
+    page: LivePage | None = None,
+    at: Home | None = None,
 ) -> StoryOutcome:
-    """The same of an engine under simulation. ValueError also for a name that means no engine, and for an engine that
-    declares what cannot be meant."""
+    """The same of an engine under simulation; `at`: what is opened, and where, if the name does not say it. ValueError
+    also for a name that means no engine, and for an engine that declares what cannot be meant."""
     named = parsed(target)
-    spec = named.family.name if isinstance(named, ReleaseName) else target
-    return run_stories(target, f"{__package__}.simulated", replace(task, target=spec), out, say, page)
+    spec = at.spec if at else named.family.name if isinstance(named, ReleaseName) else target
+    return run_stories(target, f"{__package__}.simulated", replace(task, target=spec), out, say, page, at)
 
 
 def run_stories(
-    target: str, module: str, task: StoryTask, out: Path | None, say: Callable[[str], None], page: LivePage | None
+    target: str,
+    module: str,
+    task: StoryTask,
+    out: Path | None,
+    say: Callable[[str], None],
+    page: LivePage | None,
+    at: Home | None = None,
 ) -> StoryOutcome:
-    """Run stories in the interpreter of the target. `module`: see `stories`."""
+    """Run stories in the interpreter of the target. `module`: see `stories`; `at`: see `simulate`."""
     task = replace(task, tells=page is not None)
     outcome = StoryOutcome(target, task)
     if page is not None:
         page.show(_so_far(outcome))
-    with python_for(target) as python:
+    with python_for(target, at) as python:
         command = python.words(f"{__package__}.stories", module, json.dumps(asdict(task)))
         with Printing(command, python.environment) as printing:
             try:
@@ -270,9 +281,9 @@ def play(
     *,
     shrink_seconds: float = 0.0,
     shows: bool = False,
+    at: Home | None = None,
 ) -> StoryOutcome:
     """Run a story again, on this target. What it shows is made smaller for so many seconds and written to `out`, if
-    that is named; `shows`: it is told call by call. Errors as from the command that wrote it."""
+    that is named; `shows`: it is told call by call; `at` as in `simulate`. Errors as from the command that wrote it."""
     task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=shrink_seconds, shows=shows)
-    run = simulate if stored.command else fuzz_scheduler
-    return run(target, task, out, say)
+    return simulate(target, task, out, say, at=at) if stored.command else fuzz_scheduler(target, task, out, say)

@@ -74,7 +74,7 @@ def commit_sides(
             stack.callback(close_target, targets[-1])
         judges = _judges(oracles, wanted.target, *(target.launched() for target in targets))
         sides = [
-            VerifiedSide(_name(commit), wanted.target, target, Home(*target.home), judges)
+            VerifiedSide(_name(commit), wanted.target, target, target.home, judges)
             for commit, target in zip((old, new), targets, strict=True)
         ]
         yield sides[0], sides[1]
