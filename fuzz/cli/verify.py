@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .completion import target_names
+from .engines import EngineOption, EnginesAsked, not_with_engine, verify_engines
 from .options import (
     AdapterOption,
     AttentionOption,
@@ -51,7 +52,9 @@ def verify(
     adapter: AdapterOption = None,
     path: PathOption = None,
     seconds: Annotated[float | None, seconds_option("What all of it takes, 60 s if no limit is given")] = None,
-    operations: Annotated[int | None, typer.Option(min=1, help="Stop after about so many.")] = None,
+    operations: Annotated[
+        int | None, typer.Option(min=1, help="Stop after about so many; of an engine, steps.")
+    ] = None,
     seed: SeedOption = None,
     oracle: OracleOption = None,
     attention: AttentionOption = "all",
@@ -62,6 +65,7 @@ def verify(
     proofs: ProofsOption = True,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every trace, and what was reached.")] = False,
     as_json: JsonOption = False,
+    engine: EngineOption = False,
 ) -> None:
     """Compare a core before and after a change on the same operations, let the oracles judge both, time them, and
     settle the theorems that the change touches.
@@ -78,7 +82,12 @@ def verify(
     from ..releases.verify_proofs import reprove
     from ..traces.known_file import read_known
 
-    clock, limit = Clock(), SECONDS if seconds is None and operations is None else seconds
+    limit = SECONDS if seconds is None and operations is None else seconds
+    if engine:
+        not_with_engine(oracle=not is_auto(oracle), intended=intended, write_intended=write_intended)
+        commits = None if git is None else (repo, git, lambda: commit_target_or_usage(_only(target), path, adapter))
+        verify_engines(EnginesAsked(target, seed, limit, operations, attention, out, as_json, commits), write)
+    clock = Clock()
     known = read_known(intended) if intended is not None else ()
     plan = Plan(seed_or_drawn(seed), limit, operations, attention_names(attention), known=known)
     named, say, out = git is None, timed_teller(), folder_or_usage(out)
@@ -110,6 +119,13 @@ def verify(
     raise typer.Exit(written(done.code, (tell, page, entries)))
 
 
+def _only(target: list[str]) -> str:
+    """The one target. BadParameter if there are more."""
+    if len(target) != 1:
+        raise typer.BadParameter(f"--target: with --git name one target, not {len(target)}")
+    return target[0]
+
+
 def _sides(
     target: list[str], git: str | None, repo: Path, oracle: list[str] | None, wanted: "Callable[[], Wanted]"
 ) -> "AbstractContextManager[tuple[VerifiedSide, VerifiedSide]]":
@@ -118,8 +134,7 @@ def _sides(
     from ..releases.verify_sides import commit_sides, named_sides
 
     if git is not None:
-        if len(target) != 1:
-            raise typer.BadParameter(f"--target: with --git name one target, not {len(target)}")
+        _only(target)
         return commit_sides(repo, git, wanted(), oracle)
     if len(target) != 2:
         raise typer.BadParameter(f"--target: name two targets to compare, or one with --git, not {len(target)}")

@@ -20,7 +20,7 @@ from ..simulation.faults import FAULTS, SEEN_BY, OneAtATime
 from ..simulation.in_words import TellingEngine
 from ..simulation.judges import CAPACITY, FATE, MEMORY
 from ..simulation.protocol import ClientRequest, Engine, EngineShape
-from ..simulation.run import SimulatedRun
+from ..simulation.run import Fates, SimulatedRun
 from ..simulation.smaller import smaller
 from ..simulation.story import Happening, SimulatedStory, story_from_json, story_to_json
 from ..simulation.traffic import draw_simulation, facts_of
@@ -52,6 +52,11 @@ class Guarded:
     def reached(self) -> Any:
         """See `SimulatedRun`."""
         return self._run.reached
+
+    @property
+    def fates(self) -> Fates:
+        """See `SimulatedRun`."""
+        return self._run.fates
 
     def run(self, steps: int) -> list[StoryFinding]:
         """See `SimulatedRun`."""

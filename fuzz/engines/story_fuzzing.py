@@ -18,7 +18,7 @@ from ..findings.oracle_names import BLOCKPROOF
 from ..findings.words import plural
 from ..findings.writing import told_if_lost, write_file
 from ..opening.commands import Printing
-from ..opening.names import ReleaseName, parsed
+from ..opening.engines import engine_spec
 from ..opening.targets import Home, python_for
 from ..page.live import LivePage, News
 from ..reports.scheduler import SchedulerDocument
@@ -28,6 +28,8 @@ from ..traces.files import STORY, Form, envelope, read_file
 from .stories import StoryTask
 
 TITLE = "schedulers"
+SIMULATE = "simulate"
+"""The command of stories that are not of `fuzz-scheduler`."""
 FORM = Form("finding", "`blockproof fuzz-scheduler` or `simulate`", STORY, 1)
 FLOORS: Mapping[str, int] = {
     "preemptions": 1,
@@ -167,8 +169,7 @@ def simulate(
 ) -> StoryOutcome:
     """The same of an engine under simulation; `at`: what is opened, and where, if the name does not say it. ValueError
     also for a name that means no engine, and for an engine that declares what cannot be meant."""
-    named = parsed(target)
-    spec = at.spec if at else named.family.name if isinstance(named, ReleaseName) else target
+    spec = at.spec if at else engine_spec(target)
     return run_stories(target, f"{__package__}.simulated", replace(task, target=spec), out, say, page, at)
 
 
@@ -221,7 +222,7 @@ def _so_far(outcome: StoryOutcome) -> News:
 
 def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say: Callable[[str], None]) -> None:
     if "found" in told:
-        one = dict(told["found"]) | ({"command": "simulate"} if outcome.task.target else {})
+        one = dict(told["found"]) | ({"command": SIMULATE} if outcome.task.target else {})
         if out is not None:
             with told_if_lost():
                 one["file"] = str(write_story(one, outcome.target, out))

@@ -32,5 +32,11 @@ def open_engine_here(spec: str) -> Engine:
     raise ValueError(f"{spec} is no engine to be simulated; write {FORMS}")
 
 
+def engine_spec(target: str) -> str:
+    """What a process in the target's own environment opens. ValueError for a name of no known form."""
+    named = parsed(target)
+    return named.family.name if isinstance(named, ReleaseName) else target
+
+
 FORMS = "path/file.py:make_engine, package.module:make_engine, program:COMMAND, or a release that has one"
 """The names of engines, for messages."""
