@@ -61,6 +61,8 @@ class StoryOutcome:
     interrupted: bool = False
     shown: list[str] = field(default_factory=list)
     """A replayed story, call by call, if that was asked for."""
+    picture: dict[str, Any] = field(default_factory=dict)
+    """The same for a page (`simulation.picture.Picture`)."""
     progress: str = ""
     """What was done when it was last told."""
     begun: int = -1
@@ -234,7 +236,7 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
     elif "so_far" in told:
         outcome.so_far = told["so_far"]
     elif "shown" in told:
-        outcome.shown = told["shown"]["lines"]
+        outcome.shown, outcome.picture = told["shown"]["lines"], told["shown"]["picture"]
     elif "begun" in told:
         outcome.begun = told["begun"]["number"]
     elif "refused" in told:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ..engines.story_fuzzing import read_story
 from ..findings.oracle_names import TARGET
 from ..findings.words import plural
 from ..opening.oracles import oracles_named
@@ -25,6 +26,7 @@ from ..reports.document import (
     FoundCard,
     ReportDocument,
     ResultDocument,
+    StoryDocument,
     TraceDocument,
 )
 from ..reports.exploration import ExplorationDocument
@@ -35,12 +37,13 @@ from ..reports.scaling import ScalingDocument
 from ..reports.scheduler import SchedulerDocument
 from ..reports.theorems import ChangeDocument, TheoremsDocument
 from ..targets.base import Target, TargetUnavailableError, close_target
-from ..traces.files import Form, TraceError, decode, read_file
+from ..traces.files import STORY, Form, TraceError, decode, other_form, read_file
 from ..traces.judges import judges_for
 from ..traces.reproduction import replay_command
 from ..traces.trace_file import FORM as TRACE
 from ..traces.trace_file import TraceFile, load_trace, read_trace
 from .html import PageError
+from .story_document import story_document
 from .trace_document import trace_document
 
 CAMPAIGN_FILE = "campaign.json"
@@ -211,6 +214,8 @@ def document_of(
     data = read_file(path, FORM)
     if is_page(data):
         raise TraceError(str(path), "", PAGE_ALREADY)
+    if before is None and other_form(path) == STORY:
+        return _of_story(path, wanted)
     if before is None and is_trace(data, str(path)):
         return trace_page(load_trace(data, str(path)), path, wanted)
     done = result_in(data, str(path))
@@ -221,6 +226,18 @@ def document_of(
     if floors is not None and isinstance(done, RunDocument):
         done.floors = {name: dict(table) for name, table in floors.items()}
     return _with_traces(done.report(path.name), path.parent, wanted)
+
+
+def _of_story(path: Path, wanted: TraceSettings) -> StoryDocument:
+    """The story of an engine, run again. Errors as from `story_document`; ValueError also for somebody's code that the
+    user has not named, as a file alone must not run code."""
+    stored = read_story(path)
+    if wanted.target is None and is_foreign(stored.target):
+        remedy = f"if you trust that code, add --target {shlex.quote(stored.target)}"
+        raise TraceError(str(path), "", f"the story was made with {stored.target!r}; {remedy}")
+    if wanted.model_alone or wanted.compared_with is not None:
+        raise TraceError(str(path), "", "is a story, which one engine is shown in; name one with --target")
+    return story_document(stored, wanted.target or stored.target, path)
 
 
 PAGE_ALREADY = "is a page already: open it in a browser, or let --open do it"

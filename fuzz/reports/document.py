@@ -177,6 +177,42 @@ class TraceDocument(msgspec.Struct, omit_defaults=True, tag_field="document", ta
     """What repeats it."""
 
 
+class Moment(msgspec.Struct, omit_defaults=True):
+    """One call of a story, and what it did."""
+
+    text: str
+    request: int = -1
+    """Whom it is about, if that is one."""
+    more: list[str] = []
+    states: list[list[int]] = []
+    """Requests, by their place, that do something else from now on, and the place in `StoryDocument.states`."""
+    slots: list[list[int]] = []
+    """Slots that hold something else from now on: memory, slot, request (-1: nobody, -2: what nobody may read),
+    position."""
+    misread: list[list[int]] = []
+    """Slots in which a read found something else than must be there, and what: as in `slots`."""
+
+
+class StoryDocument(msgspec.Struct, omit_defaults=True, tag_field="document", tag="story"):
+    """The story of an engine under simulation, stepped through."""
+
+    version: int
+    title: str
+    target: str
+    shape: str
+    requests: list[str]
+    memories: list[str]
+    width: int
+    """Slots of a block."""
+    states: list[str]
+    """What a request may do."""
+    steps: list[Moment]
+    verdict: Verdict
+    notes: list[str] = []
+    command: str = ""
+    """What repeats it."""
+
+
 class Table(msgspec.Struct, omit_defaults=True):
     """A table of a report."""
 
@@ -337,7 +373,7 @@ class PlanDocument(msgspec.Struct, tag_field="document", tag="plan"):
     command: str
 
 
-Document = TraceDocument | ReportDocument | PlanDocument
+Document = TraceDocument | StoryDocument | ReportDocument | PlanDocument
 """What a page can show."""
 
 
