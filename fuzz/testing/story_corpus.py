@@ -54,6 +54,11 @@ class StoryAgain:
         return f"{self.case.path.name} tests nothing: {why}"
 
     @property
+    def text(self) -> str:
+        """The same with the story, call by call."""
+        return "\n".join([self.headline, *self.outcome.shown])
+
+    @property
     def failed(self) -> bool:
         """True if something is wrong."""
         return bool(self.headline)
