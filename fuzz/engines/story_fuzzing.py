@@ -250,12 +250,22 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
 def write_story(found: Mapping[str, Any], target: str, folder: Path) -> Path:
     """The finding as a file of its own in this folder, which is made; `found` says by which command, if it is not
     `fuzz-scheduler`."""
-    text = json.dumps({FORM.version_field: FORM.version, "target": target, **found}, indent=1)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    name = found["known"].replace("/", "-").replace("#", "-") or f"new-{found['judge']}"
-    path = folder / f"{'simulated' if found.get('command') else 'scheduler'}_{name}_{digest}.json"
+    text = story_text(found, target)
+    path = folder / story_name(text)
     write_file(path, text + "\n")
     return path
+
+
+def story_text(found: Mapping[str, Any], target: str) -> str:
+    """The text of such a file."""
+    return json.dumps({FORM.version_field: FORM.version, "target": target, **found}, indent=1)
+
+
+def story_name(text: str) -> str:
+    """The name of the file with this text."""
+    found, digest = json.loads(text), hashlib.sha256(text.encode()).hexdigest()[:8]
+    name = found["known"].replace("/", "-").replace("#", "-") or f"new-{found['judge']}"
+    return f"{'simulated' if found.get('command') else 'scheduler'}_{name}_{digest}.json"
 
 
 @dataclass(frozen=True)
@@ -273,7 +283,12 @@ class StoredStory:
 
 def read_story(path: Path) -> StoredStory:
     """What `write_story` wrote. TraceError, in one line, if the file holds something else."""
-    return envelope(read_file(path, FORM), StoredStory, FORM, str(path))
+    return read_stored(read_file(path, FORM), str(path))
+
+
+def read_stored(raw: bytes, source: str) -> StoredStory:
+    """The same of the text of such a file; `source` is what messages call it."""
+    return envelope(raw, StoredStory, FORM, source)
 
 
 def play(

@@ -311,6 +311,8 @@ def _with_traces(document: ReportDocument, folder: Path, wanted: TraceSettings) 
         path = next((path for path in (Path(name), folder / name, *_beside(name, folder)) if path.is_file()), None)
         if path is None:
             card.why_not = f"its trace is not there: {name}"
+        elif other_form(path) == STORY:
+            card.why_not = "" if card.page else f"a story has a page of its own: blockproof report {path}"
         elif len(document.traces) >= MOST_TRACES:
             card.why_not = f"a page holds {MOST_TRACES} traces; for this one: blockproof report {path}"
         else:

@@ -1,13 +1,15 @@
 """A story as the document of a page: lanes of requests, memory by slot, and each call."""
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
-from ..engines.story_fuzzing import StoredStory, StoryOutcome, play
+from ..engines.story_fuzzing import StoredStory, StoryOutcome, play, read_story
 from ..reports.document import VERSION, Moment, StoryDocument, Verdict
 from ..simulation.judges import JUDGES
 from ..simulation.picture import STATES
 from ..targets.base import TargetUnavailableError
+from .html import PageError, write_page
 
 
 def story_document(stored: StoredStory, spec: str, path: Path) -> StoryDocument:
@@ -34,6 +36,22 @@ def story_document(stored: StoredStory, spec: str, path: Path) -> StoryDocument:
         _verdict(outcome, steps),
         command=shlex.join(["blockproof", "replay", str(path), "--target", spec, "--show"]),
     )
+
+
+def page_beside_story(
+    story: Path, say: Callable[[str], None], target: str = "", page: Path | None = None
+) -> Path | None:
+    """Write the page of a story that was kept, beside it or as `page`, run again on its own engine or on this one.
+    Returns its path; None, and why is told, if that is not possible: the story is kept."""
+    path = page or story.with_suffix(".html")
+    try:
+        stored = read_story(story)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_page(story_document(stored, target or stored.target, story), path)
+    except (PageError, TargetUnavailableError, ValueError, OSError) as error:
+        say(f"no page of it: {error}")
+        return None
+    return path
 
 
 def _moment(raw: dict[str, object], requests: list[str]) -> Moment:

@@ -5,10 +5,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from ..engines.stories import StoryTask
-from ..engines.story_fuzzing import StoryOutcome, read_story, simulate
-from ..page.html import PageError, write_page
-from ..page.story_document import story_document
-from ..targets.base import TargetUnavailableError
+from ..engines.story_fuzzing import StoryOutcome, simulate
+from ..page.story_document import page_beside_story
 from .story_corpus import StoryAgain, read_story_case
 
 STEPS = 20_000
@@ -26,17 +24,8 @@ def simulated(target: str, task: StoryTask, out: Path) -> StoryOutcome:
     """Simulate the engine, and write a page of what is found beside it."""
     outcome = simulate(target, task, out, print)
     for one in outcome.found:
-        story_page(target, Path(one["file"]), Path(one["file"]).with_suffix(".html"))
+        page_beside_story(Path(one["file"]), print, target)
     return outcome
-
-
-def story_page(target: str, story: Path, page: Path) -> None:
-    """Write the page of a story that shows something. What goes wrong is only told: the story is kept."""
-    try:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        write_page(story_document(read_story(story), target, story), page)
-    except (PageError, TargetUnavailableError, ValueError, OSError) as error:
-        print(f"no page of it: {error}")
 
 
 def replayed_stories(folder: Path, target: str, pages: Path) -> list[StoryAgain]:
@@ -44,7 +33,7 @@ def replayed_stories(folder: Path, target: str, pages: Path) -> list[StoryAgain]
     outcomes = [read_story_case(path, target).run() for path in sorted(folder.glob("*.json"))]
     for one in outcomes:
         if one.outcome.found:
-            story_page(target, one.case.path, pages / one.case.path.with_suffix(".html").name)
+            page_beside_story(one.case.path, print, target, pages / f"{one.case.path.stem}.html")
     return outcomes
 
 
