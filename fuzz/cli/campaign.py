@@ -12,7 +12,7 @@ import typer
 
 from ..adapters import families
 from .completion import target_names
-from .engines import EngineOption, not_with_engine
+from .engines import EngineOption, are_engines, not_with_engine
 from .options import (
     AllowVacuousOption,
     AttentionOption,
@@ -129,7 +129,8 @@ def campaign(
     if resume is not None:
         raise typer.Exit(_with_store(Going(resume, None, seed, limits, jobs, from_corpus, as_json), ray))
     if store is not None:
-        wanted = _engine_settings(asked, task_operations) if engine else _settings(asked, task_operations)
+        made = _engine_settings if are_engines(asked.targets, engine) else _settings
+        wanted = made(asked, task_operations)
         raise typer.Exit(_with_store(Going(store, wanted, seed, limits, jobs, from_corpus, as_json), ray))
     with page_of(live, teller(True)) as page:
         raise typer.Exit(_at_once(asked, write, allow_vacuous, page))

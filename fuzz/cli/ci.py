@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from .completion import attention_lists, oracle_lists, target_names
-from .engines import not_with_engine
+from .engines import are_engines, not_with_engine
 from .options import usage
 
 
@@ -44,7 +44,7 @@ def ci(
     """
     from ..testing.ci import CiJob, run
 
-    if engine:
+    if engine := are_engines([target], engine):
         not_with_engine(oracle=oracle, known=known, floors=floors)
     job = CiJob(target, corpus, report, operations, seconds, seed, attention, oracle, known, floors, isolate, engine)
     with usage():

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .completion import target_names
-from .engines import EngineOption, EnginesAsked, diff_engines
+from .engines import EngineOption, EnginesAsked, are_engines, diff_engines
 from .options import (
     AttentionOption,
     JsonOption,
@@ -43,7 +43,7 @@ def diff(
     from ..reports.formats import show
     from ..runs.pair import Pair
 
-    if engine:
+    if are_engines(target, engine):
         limit = seconds_or_default(seconds, operations)
         diff_engines(EnginesAsked(target, seed, limit, operations, attention, out, as_json))
     if len(target) != 2:

@@ -1,7 +1,7 @@
 """What commands do where the targets that they are given are engines (`--engine`)."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +62,14 @@ def _two(targets: list[str]) -> list[str]:
     if len(targets) != 2:
         raise ValueError(f"name two engines to compare, not {len(targets)}")
     return targets
+
+
+def are_engines(targets: Sequence[str], said: bool) -> bool:
+    """True if the targets are to be simulated. BadParameter for a name of no known form."""
+    from ..opening.engines import is_engine
+
+    with usage("--target"):
+        return any(is_engine(one, said) for one in targets)
 
 
 def not_with_engine(**options: Any) -> None:

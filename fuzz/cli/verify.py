@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .completion import target_names
-from .engines import EngineOption, EnginesAsked, not_with_engine, verify_engines
+from .engines import EngineOption, EnginesAsked, are_engines, not_with_engine, verify_engines
 from .options import (
     AdapterOption,
     AttentionOption,
@@ -83,7 +83,7 @@ def verify(
     from ..traces.known_file import read_known
 
     limit = SECONDS if seconds is None and operations is None else seconds
-    if engine:
+    if are_engines(target, engine):
         not_with_engine(oracle=not is_auto(oracle), intended=intended, write_intended=write_intended)
         commits = None if git is None else (repo, git, lambda: commit_target_or_usage(_only(target), path, adapter))
         verify_engines(EnginesAsked(target, seed, limit, operations, attention, out, as_json, commits), write)

@@ -32,6 +32,13 @@ def open_engine_here(spec: str) -> Engine:
     raise ValueError(f"{spec} is no engine to be simulated; write {FORMS}")
 
 
+def is_engine(target: str, said: bool = False) -> bool:
+    """True if what is named is to be simulated: where that is said (`--engine`), and of a release that has no core to
+    test alone. ValueError for a name of no known form."""
+    named = parsed(target)
+    return said or (isinstance(named, ReleaseName) and named.family.open_target is None)
+
+
 def engine_spec(target: str) -> str:
     """What a process in the target's own environment opens. ValueError for a name of no known form."""
     named = parsed(target)

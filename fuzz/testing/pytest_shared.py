@@ -7,6 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 import pytest
 
+from ..opening.engines import is_engine
 from ..opening.oracles import attention_named, oracles_named
 from ..opening.targets import check_spec, open_target
 from ..targets.base import Target, TargetUnavailableError, close_target
@@ -51,7 +52,8 @@ class Shared:
         self.target: str | None = option(config, "target") or None
         self.isolate = bool(option(config, "isolate"))
         self.out = shortest(named_path(config, "out") or config.rootpath / "findings")
-        self.engine = bool(option(config, "engine"))
+        said = bool(option(config, "engine"))
+        self.engine = self._checked("target", lambda: is_engine(self.target or "impl", said))
         """The target is an engine to be simulated."""
         self.seconds, self.steps = self._number("seconds"), int(self._number("steps"))
         self.oracle: str = option(config, "oracle") or "auto"
