@@ -6,12 +6,12 @@ from typing import cast
 
 import msgspec
 
+from ..engines.story_pages import page_beside_story
 from ..findings.severity import Severity
 from ..findings.words import plural
 from ..findings.writing import write_file
 from ..opening.targets import open_target
 from ..page.files import CAMPAIGN_FILE
-from ..page.story_document import page_beside_story
 from ..page.trace_page import KeptTrace, page_beside
 from ..reports.campaign import CampaignDocument, CampaignFound, CampaignRow
 from ..reports.run import RunDocument

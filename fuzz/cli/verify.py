@@ -52,9 +52,7 @@ def verify(
     adapter: AdapterOption = None,
     path: PathOption = None,
     seconds: Annotated[float | None, seconds_option("What all of it takes, 60 s if no limit is given")] = None,
-    operations: Annotated[
-        int | None, typer.Option(min=1, help="Stop after about so many; of an engine, steps.")
-    ] = None,
+    operations: Annotated[int | None, typer.Option(min=1, help="Stop after about so many; engines: steps.")] = None,
     seed: SeedOption = None,
     oracle: OracleOption = None,
     attention: AttentionOption = "all",
@@ -87,8 +85,7 @@ def verify(
         not_with_engine(oracle=not is_auto(oracle), intended=intended, write_intended=write_intended)
         commits = None if git is None else (repo, git, lambda: commit_target_or_usage(_only(target), path, adapter))
         verify_engines(EnginesAsked(target, seed, limit, operations, attention, out, as_json, commits), write)
-    clock = Clock()
-    known = read_known(intended) if intended is not None else ()
+    clock, known = Clock(), read_known(intended) if intended is not None else ()
     plan = Plan(seed_or_drawn(seed), limit, operations, attention_names(attention), known=known)
     named, say, out = git is None, timed_teller(), folder_or_usage(out)
     try:

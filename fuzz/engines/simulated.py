@@ -52,7 +52,7 @@ class Guarded:
 
     @property
     def picture(self) -> dict[str, Any]:
-        """The same for a page (`simulation.picture.Picture`)."""
+        """The same for a page (`simulation.picture.StoryPicture`)."""
         return self._telling.document() if self._telling is not None else {}
 
     @property

@@ -62,7 +62,7 @@ class StoryOutcome:
     shown: list[str] = field(default_factory=list)
     """A replayed story, call by call, if that was asked for."""
     picture: dict[str, Any] = field(default_factory=dict)
-    """The same for a page (`simulation.picture.Picture`)."""
+    """The same for a page (`simulation.picture.StoryPicture`)."""
     progress: str = ""
     """What was done when it was last told."""
     begun: int = -1

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from ..engines.story_fuzzing import read_story
 from ..findings.oracle_names import TARGET
 from ..findings.words import plural
 from ..opening.oracles import oracles_named
@@ -43,7 +42,6 @@ from ..traces.reproduction import replay_command
 from ..traces.trace_file import FORM as TRACE
 from ..traces.trace_file import TraceFile, load_trace, read_trace
 from .html import PageError
-from .story_document import story_document
 from .trace_document import trace_document
 
 CAMPAIGN_FILE = "campaign.json"
@@ -90,6 +88,8 @@ class TraceSettings:
     """Told why a target was not run, a line each."""
     seconds: float | None = None
     """Processor time for all traces together; a trace for which none is left is given up (TraceError)."""
+    tell_story: Callable[[Path, str | None], StoryDocument] | None = None
+    """Runs a story again, on the target that is named, and says what its page shows (`engines.story_pages`)."""
     _begin: float = field(default_factory=time.process_time)
     _open: dict[str, Target] = field(default_factory=dict)
     _refused: dict[str, str] = field(default_factory=dict)
@@ -229,15 +229,10 @@ def document_of(
 
 
 def _of_story(path: Path, wanted: TraceSettings) -> StoryDocument:
-    """The story of an engine, run again. Errors as from `story_document`; ValueError also for somebody's code that the
-    user has not named, as a file alone must not run code."""
-    stored = read_story(path)
-    if wanted.target is None and is_foreign(stored.target):
-        remedy = f"if you trust that code, add --target {shlex.quote(stored.target)}"
-        raise TraceError(str(path), "", f"the story was made with {stored.target!r}; {remedy}")
-    if wanted.model_alone or wanted.compared_with is not None:
+    """The story of an engine, run again. TraceError also where nobody can do that, or one engine is not all."""
+    if wanted.model_alone or wanted.compared_with is not None or wanted.tell_story is None:
         raise TraceError(str(path), "", "is a story, which one engine is shown in; name one with --target")
-    return story_document(stored, wanted.target or stored.target, path)
+    return wanted.tell_story(path, wanted.target)
 
 
 PAGE_ALREADY = "is a page already: open it in a browser, or let --open do it"

@@ -38,7 +38,7 @@ FATES = "fates"
 
 
 @dataclass(frozen=True)
-class Difference:
+class StoryDifference:
     """What a story came to on both sides, if that is not the same."""
 
     where: Where
@@ -58,23 +58,23 @@ class Difference:
         return f"the old side: {self.other.judge}: {self.other.what}" if self.other else ""
 
 
-def difference_of(old: Played, new: Played) -> Difference | None:
+def difference_of(old: Played, new: Played) -> StoryDifference | None:
     """How the sides differ in a story that both could be built for; None if they do not."""
     before, after = next(iter(old.found), None), next(iter(new.found), None)
     if before is not None and after is not None:
         if before.kind[:2] == after.kind[:2]:
-            return Difference(Where.BOTH, after)
-        return Difference(Where.WRONG, after, before)
+            return StoryDifference(Where.BOTH, after)
+        return StoryDifference(Where.WRONG, after, before)
     if before is not None or after is not None:
         found = before or after
         assert found is not None
-        return Difference(Where.OLD if after is None else Where.NEW, found)
+        return StoryDifference(Where.OLD if after is None else Where.NEW, found)
     for name in sorted(old.fates.keys() & new.fates.keys()):
         (old_end, old_got), (new_end, new_got) = old.fates[name], new.fates[name]
         if (old_end, old_got) != (new_end, new_got):
             what = f"{name}: the old side: {old_end}, {list(old_got)}; the new one: {new_end}, {list(new_got)}"
             rule = f"{old_end} became {new_end}" if old_end != new_end else f"other tokens, {new_end}"
-            return Difference(Where.RIGHT, StoryFinding(FATES, rule, what, 0))
+            return StoryDifference(Where.RIGHT, StoryFinding(FATES, rule, what, 0))
     return None
 
 
@@ -82,7 +82,7 @@ def difference_of(old: Played, new: Played) -> Difference | None:
 class EngineChange:
     """A kind of difference, with the smallest story that shows it."""
 
-    shown: Difference
+    shown: StoryDifference
     story: SimulatedStory
     number: int
     """Of the story that showed it first."""
@@ -90,10 +90,10 @@ class EngineChange:
     file: str = ""
 
 
-class _PairReducer(Reducer[SimulatedStory, Difference]):
+class _PairReducer(Reducer[SimulatedStory, StoryDifference]):
     """Looks for a smaller story with a difference of the same kind."""
 
-    def __init__(self, pair: "ComparedEngines", story: SimulatedStory, shown: Difference, seconds: float) -> None:
+    def __init__(self, pair: "ComparedEngines", story: SimulatedStory, shown: StoryDifference, seconds: float) -> None:
         super().__init__(story, shown, SearchLimits(seconds=seconds))
         self._pair = pair
 
@@ -101,7 +101,7 @@ class _PairReducer(Reducer[SimulatedStory, Difference]):
         """Until no proposal shows it."""
         self.exhaust(smaller)
 
-    def shows(self, candidate: SimulatedStory) -> tuple[SimulatedStory, Difference] | None:
+    def shows(self, candidate: SimulatedStory) -> tuple[SimulatedStory, StoryDifference] | None:
         """The candidate, if the sides differ in it in the same way."""
         shown = self._pair.compared(candidate)
         return None if shown is None or shown.kind != self.finding.kind else (candidate, shown)
@@ -157,14 +157,14 @@ class ComparedEngines:
         """See `Case`."""
         return draw_simulation(SeededDraw(f"{self.plan.seed}/{number}"), self.facts)
 
-    def judge(self, story: SimulatedStory) -> Iterator[Difference]:
+    def judge(self, story: SimulatedStory) -> Iterator[StoryDifference]:
         """See `Case`. What was done on both sides is counted."""
         self.stories += 1
         shown = self.compared(story, counts=True)
         if shown is not None:
             yield shown
 
-    def compared(self, story: SimulatedStory, *, counts: bool = False) -> Difference | None:
+    def compared(self, story: SimulatedStory, *, counts: bool = False) -> StoryDifference | None:
         """How they differ in a story; None also if one of them cannot be built for it."""
         played = {"old": self.old.player.play(story), "new": self.new.player.play(story)}
         for which, one in played.items():
@@ -178,7 +178,7 @@ class ComparedEngines:
                 self.work[which].update({name: one.reached.get(name, 0) for name in WORK})
         return difference_of(played["old"], played["new"])
 
-    def keep(self, story: SimulatedStory, shown: Difference) -> None:
+    def keep(self, story: SimulatedStory, shown: StoryDifference) -> None:
         """See `Case`. Of each kind the smallest story is kept."""
         known = self.changes.get(shown.kind)
         if known is None:

@@ -17,7 +17,7 @@ NOBODY, JUNK = -1, -2
 
 
 @dataclass
-class Moment:
+class PicturedCall:
     """One call, and what it did."""
 
     text: str
@@ -32,7 +32,7 @@ class Moment:
 
 
 @dataclass
-class Picture:
+class StoryPicture:
     """A whole story."""
 
     shape: str = ""
@@ -40,7 +40,7 @@ class Picture:
     """Slots of a block."""
     requests: list[str] = field(default_factory=list)
     memories: list[str] = field(default_factory=list)
-    moments: list[Moment] = field(default_factory=list)
+    moments: list[PicturedCall] = field(default_factory=list)
 
 
 class PicturingEngine(TellingEngine):
@@ -48,7 +48,7 @@ class PicturingEngine(TellingEngine):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self.picture = Picture()
+        self.picture = StoryPicture()
         self.device: SimulatedDevice | None = None
         """To be set once the run has one."""
         self._is_over = False
@@ -74,7 +74,7 @@ class PicturingEngine(TellingEngine):
         super()._begin(text)
         if not self._is_over:
             self._settle()
-            self.picture.moments.append(Moment(text))
+            self.picture.moments.append(PicturedCall(text))
 
     def _more(self, text: str) -> None:
         """See `TellingEngine`."""
@@ -177,7 +177,7 @@ class PicturingEngine(TellingEngine):
         cells.misread.clear()
 
     def _content(self, slot: Slot, tag: int, fresh: dict[Slot, tuple[str, int]]) -> tuple[int, int, int, int]:
-        """A slot and what lies in it, as in `Moment.slots`."""
+        """A slot and what lies in it, as in `PicturedCall.slots`."""
         name, position = ("", 0) if tag <= NOTHING else self._owner(slot, tag, fresh)
         who = JUNK if tag < 0 else self._places.get(name, NOBODY)
         return self._memory(slot[0]), slot[1], who, position

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from ..engines.stories import StoryTask
 from ..engines.story_fuzzing import StoryOutcome, simulate
-from ..page.story_document import page_beside_story
+from ..engines.story_pages import page_beside_story
 from .story_corpus import StoryAgain, read_story_case
 
 STEPS = 20_000

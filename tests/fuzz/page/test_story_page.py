@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.stories import StoryTask
-from blockproof.fuzz.engines.story_fuzzing import read_story, simulate
-from blockproof.fuzz.page.story_document import story_document
+from blockproof.fuzz.engines.story_fuzzing import simulate
+from blockproof.fuzz.engines.story_pages import document_of_story
 from blockproof.fuzz.reports.document import VERSION, Moment, StoryDocument, Verdict
 from blockproof.fuzz.simulation.picture import STATES
 
@@ -36,7 +36,7 @@ def found(tmp_path_factory):
 @pytest.fixture(scope="module")
 def document(found):
     path, engine = found
-    return story_document(read_story(path), engine, path)
+    return document_of_story(path, engine)
 
 
 def test_it_opens_at_the_wrong_read(opened, document):
