@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ..releases.verify_sides import VerifiedSide
 
 SECONDS = 60.0
+_SIDES = "With --git: the target of each commit. Else two, the old one first."
+SidesOption = Annotated[list[str], typer.Option(help=_SIDES, autocompletion=target_names)]
 ProofsOption = Annotated[bool, typer.Option("--proofs/--no-proofs", help="Settle theorems that the change touches.")]
 WriteIntendedOption = Annotated[
     Path | None, to_file("Add an entry to this file for each change found.", "--write-intended")
@@ -41,12 +43,7 @@ WriteIntendedOption = Annotated[
 
 
 def verify(
-    target: Annotated[
-        list[str],
-        typer.Option(
-            help="With --git: the target of each commit. Else two, the old one first.", autocompletion=target_names
-        ),
-    ],
+    target: SidesOption,
     git: Annotated[str | None, typer.Option("--git", metavar="BASE..HEAD", help="Two commits of a repository.")] = None,
     repo: Annotated[Path, typer.Option(help="With --git: the repository; nothing in it is touched.")] = Path(),
     adapter: AdapterOption = None,
