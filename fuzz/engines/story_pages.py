@@ -7,7 +7,7 @@ from pathlib import Path
 from ..opening.names import runs_code
 from ..page.html import PageError, write_page
 from ..page.story_document import story_document
-from ..reports.document import StoryDocument
+from ..reports.story import StoryDocument
 from ..targets.base import TargetUnavailableError
 from ..traces.files import TraceError
 from .story_fuzzing import play, read_story

@@ -25,7 +25,6 @@ from ..reports.document import (
     FoundCard,
     ReportDocument,
     ResultDocument,
-    StoryDocument,
     TraceDocument,
 )
 from ..reports.exploration import ExplorationDocument
@@ -34,6 +33,7 @@ from ..reports.floors import Floors
 from ..reports.run import RunDocument
 from ..reports.scaling import ScalingDocument
 from ..reports.scheduler import SchedulerDocument
+from ..reports.story import StoryDocument
 from ..reports.theorems import ChangeDocument, TheoremsDocument
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import STORY, Form, TraceError, decode, other_form, read_file

@@ -15,7 +15,8 @@ import msgspec
 
 from ..findings.writing import write_file
 from ..reports.charts import check
-from ..reports.document import Document, PlanDocument, ReportDocument, StoryDocument, TraceDocument
+from ..reports.document import Document, PlanDocument, ReportDocument, TraceDocument
+from ..reports.story import StoryDocument
 
 MISSING = "the page needs jinja2: pip install '/path/to/blockproof[report]'"
 LIBRARIES = ("lib_preact.js", "lib_preact_hooks.js", "lib_htm.js")

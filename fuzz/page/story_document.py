@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..reports.document import VERSION, Moment, StoryDocument, Verdict
+from ..reports.document import VERSION
+from ..reports.story import Moment, StoryDocument, Verdict
 from ..simulation.judges import JUDGES
 from ..simulation.picture import STATES
 

@@ -10,7 +10,8 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.stories import StoryTask
 from blockproof.fuzz.engines.story_fuzzing import simulate
 from blockproof.fuzz.engines.story_pages import document_of_story
-from blockproof.fuzz.reports.document import VERSION, Moment, StoryDocument, Verdict
+from blockproof.fuzz.reports.document import VERSION
+from blockproof.fuzz.reports.story import Moment, StoryDocument, Verdict
 from blockproof.fuzz.simulation.picture import STATES
 
 from ..scheduler_mistakes import MISTAKES
