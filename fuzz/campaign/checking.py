@@ -7,6 +7,7 @@ from ..findings.words import plural
 from ..traces.files import TraceError
 from ..traces.trace_file import load_trace
 from .database import Database
+from .stories import kept_story
 
 _NONE_MAY_BE: tuple[tuple[str, str], ...] = (
     (
@@ -78,6 +79,7 @@ def _gaps(database: Database) -> Iterator[str]:
 def _traces(database: Database) -> Iterator[str]:
     for id, trace in database.rows("SELECT id, trace FROM findings"):
         try:
-            load_trace(cast(str, trace), f"finding {id}")
+            text, source = cast(str, trace), f"finding {id}"
+            kept_story(text, source) or load_trace(text, source)
         except TraceError as error:
             yield str(error)

@@ -28,6 +28,7 @@ from .exporting import write_finding, write_missing
 from .settings import CampaignLimits, Settings, joined, seed_of
 from .status import Status, status_of
 from .store import ANY, Gain, Store, Subject, read_standings
+from .stories import SIMULATION
 from .tasks import Task, packed, task_of
 from .work import checked_result
 
@@ -262,7 +263,7 @@ def opened(path: Path, settings: Callable[[int], Settings] | None, seed: int | N
     try:
         if wrong := problems(store.database):
             raise StoreError(f"{path}: is not whole: {wrong[0]}; take a copy that is")
-        if gone := [name for name in store.settings.engines if name not in ENGINES]:
+        if gone := [name for name in store.settings.engines if name not in (*ENGINES, SIMULATION)]:
             what = "`blockproof campaign export` writes what it has found"
             raise StoreError(f"{path}: is of the engine {gone[0]}, which has gone; {what}; begin another one")
         if settings is not None:

@@ -6,6 +6,7 @@ from typing import cast
 
 import msgspec
 
+from ..engines.story_pages import page_beside_story
 from ..findings.severity import Severity
 from ..findings.words import plural
 from ..findings.writing import write_file
@@ -19,13 +20,17 @@ from ..traces.judges import Judges
 from ..traces.reproduction import Reproduction, base_name, folder_name, write_reproduction
 from ..traces.trace_file import TraceFile, load_trace
 from .database import Database
+from .stories import KeptStory, kept_story
 
 
 def write_finding(database: Database, id: int, out: Path) -> str:
     """Write the trace and the test of a finding. Returns a line that says what it is and where it was written."""
     target, trace, severity = database.one("SELECT target, trace, severity FROM findings WHERE id = ?", id)
+    folder = out / folder_name(cast(str, target))
+    if (story := kept_story(cast(str, trace), f"finding {id}")) is not None:
+        return f"{target}: {Severity(cast(int, severity))}: {story.what}, {story.length}: {story.write(folder)}"
     file = load_trace(cast(str, trace), f"finding {id}")
-    files = _written(file, out / folder_name(cast(str, target)))
+    files = _written(file, folder)
     what = " at ".join((file.finding.observable, file.finding.operation)) if file.finding else "finding"
     length = plural(len(file.trace.operations), "operation")
     return f"{target}: {Severity(cast(int, severity))}: {what}, {length}: {files.trace}"
@@ -34,8 +39,11 @@ def write_finding(database: Database, id: int, out: Path) -> str:
 def write_missing(database: Database, out: Path) -> None:
     """Write those findings that have no files: whatever ended the campaign may have come between."""
     for id, target, trace in database.rows("SELECT id, target, trace FROM findings"):
-        name = base_name(load_trace(cast(str, trace), f"finding {id}"))
-        if not (out / folder_name(cast(str, target)) / f"test_{name}.py").exists():
+        folder, story = out / folder_name(cast(str, target)), kept_story(cast(str, trace), f"finding {id}")
+        path = story.path(folder) if story is not None else None
+        if path is None:
+            path = folder / f"test_{base_name(load_trace(cast(str, trace), f'finding {id}'))}.py"
+        if not path.exists():
             write_finding(database, cast(int, id), out)
 
 
@@ -48,11 +56,16 @@ def export(database: Database, out: Path, pages: bool, say: Callable[[str], None
     for row in rows:
         order = Severity.stored_order("severity")
         found = database.rows(f"SELECT trace FROM findings WHERE target = ? ORDER BY {order}, id", row.target)
-        target = _opened(row.target, say) if pages and found else None
+        folder = out / folder_name(row.target)
+        stories = [kept_story(cast(str, trace), row.target) for (trace,) in found]
+        target = _opened(row.target, say) if pages and None in stories else None
         try:
-            for one, (trace,) in zip(row.findings, found, strict=True):
+            for one, (trace,), story in zip(row.findings, found, stories, strict=True):
+                if story is not None:
+                    _export_story(one, story, folder, pages, say)
+                    continue
                 file = load_trace(cast(str, trace), row.target)
-                files = _written(file, out / folder_name(row.target))
+                files = _written(file, folder)
                 one.trace, one.command = str(files.trace), files.command
                 if target is not None:
                     judges = Judges(tuple(file.oracles or ()), "as in the campaign")
@@ -63,6 +76,13 @@ def export(database: Database, out: Path, pages: bool, say: Callable[[str], None
                 close_target(target)
     write_file(out / CAMPAIGN_FILE, CampaignDocument(rows).text())
     return sum(len(row.findings) for row in rows)
+
+
+def _export_story(one: CampaignFound, story: KeptStory, folder: Path, pages: bool, say: Callable[[str], None]) -> None:
+    path = story.write(folder)
+    one.trace, one.command = str(path), story.command(path)
+    if pages:
+        one.page = str(page_beside_story(path, say) or "")
 
 
 def _opened(target: str, say: Callable[[str], None]) -> Target | None:

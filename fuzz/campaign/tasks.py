@@ -57,7 +57,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Name of the attention types of its shapes."""
     oracles: tuple[str, ...]
     engine: str
-    """Name of one of `engines.seeded.ENGINES`."""
+    """Name of one of `engines.seeded.ENGINES`, or `stories.SIMULATION`."""
     seed: int
     operations: int
     """After so many the run at hand is the last one."""

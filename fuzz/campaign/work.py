@@ -32,6 +32,7 @@ from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import TraceError
 from ..traces.replay import replay_in
 from ..traces.trace_file import FoundWhat, TraceFile, dump_trace, load_trace
+from .stories import SIMULATION, simulated
 from .tasks import (
     Cause,
     ReplayShown,
@@ -101,6 +102,13 @@ def close_targets() -> None:
 def done(task: Task) -> TaskResult:
     """What the task comes to. TargetUnavailableError if its target cannot be started, or has no such core."""
     processor, wall = processor_seconds(), time.monotonic()
+    result = simulated(task) if task.engine == SIMULATION else _fuzzed(task)
+    seconds = round(processor_seconds() - processor, 3), round(time.monotonic() - wall, 3)
+    return msgspec.structs.replace(result, processor_seconds=seconds[0], wall_seconds=seconds[1])
+
+
+def _fuzzed(task: Task) -> TaskResult:
+    """The same of a target, without the seconds."""
     with _opened(task) as target:
         summary = Reaching(recorded_name(task.target, target), task.engine, task.seed, oracles=task.oracles)
         summary.known_keys = set(unpacked(task.options.known_keys))
@@ -112,15 +120,13 @@ def done(task: Task) -> TaskResult:
     return TaskResult(
         task.number,
         summary.operations,
-        round(processor_seconds() - processor, 3),
-        round(time.monotonic() - wall, 3),
-        summary.runs,
-        summary.unbuilt.total(),
-        dict(sorted((+summary.reached).items())),
-        tuple(sorted(summary.keys)),
-        tuple(summary.seeds),
-        findings,
-        replayed,
+        runs=summary.runs,
+        unbuilt=summary.unbuilt.total(),
+        situations=dict(sorted((+summary.reached).items())),
+        keys=tuple(sorted(summary.keys)),
+        seeds=tuple(summary.seeds),
+        findings=findings,
+        replayed=replayed,
     )
 
 

@@ -1,11 +1,13 @@
 """`blockproof bisect`: since which release, or which commit, a trace fails."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..traces.files import STORY, other_form
 from .options import (
     AdapterOption,
     JsonOption,
@@ -22,6 +24,8 @@ from .outputs import tagged
 
 if TYPE_CHECKING:
     from ..opening.patches import Patch
+    from ..releases.bisect import BisectQuestion
+    from ..releases.bisect_story import StoryQuestion
 
 
 def bisect(
@@ -49,33 +53,31 @@ def bisect(
     as_json: JsonOption = False,
     over: "Patch | None" = None,
 ) -> None:
-    """Tell the first release, or the first commit, in which a trace fails, or in which it no longer does.
+    """Tell the first release, or commit, in which a trace or a story of an engine fails, or in which it no longer does.
 
     Where it ends in a finding of another kind, or the target cannot be started or built, or only a part of the trace
     can be applied, nothing is concluded. Exits with 0 if it was told (with --all: if something could be observed), 1 if
     both ends do the same, 3 if no two could be observed.
     """
+    from ..findings.oracle_names import MODEL_FREE
     from ..opening.oracles import suited_to
-    from ..releases.bisect import BisectError, question_about
+    from ..releases.bisect import BisectError
     from ..releases.bisect_git import Located, bisect_commits
     from ..releases.bisect_releases import BisectedReleases, Range, bisect_releases
-    from ..traces.trace_file import read_trace
 
-    file = read_trace(trace)
+    recorded, question = _asked(trace, any_finding, oracle)
     if (releases is None) == (git is None):
         raise typer.BadParameter("write either --releases A..B or --git GOOD..BAD")
-    if file.finding is None and not any_finding:
-        raise typer.BadParameter(f"{trace} does not say what it shows; add --any, and any finding counts")
-    judges = None if is_auto(oracle) else oracles_or_usage(oracle, file.target)
     found: BisectedReleases | Located
     try:
         if releases is not None:
             wanted = Range(releases, family, every, patches, install, jobs, over)
-            found = bisect_releases(file, wanted, any_finding, judges, timed_teller())
+            # All are judged alike, the release that the model describes, too: else it would seem to differ from others.
+            found = bisect_releases(recorded, question(MODEL_FREE), wanted, timed_teller())
         else:
             wanted_target = commit_target_or_usage(target, path, adapter)
-            question = question_about(file, any_finding, judges, suited_to(wanted_target.target))
-            found = bisect_commits(repo, git or "", wanted_target, question, timed_teller())
+            judges = suited_to(wanted_target.target)
+            found = bisect_commits(repo, git or "", wanted_target, question(judges), timed_teller())
     except BisectError as error:
         print(f"blockproof: {error}", file=sys.stderr)
         raise typer.Exit(error.code) from None
@@ -84,3 +86,25 @@ def bisect(
         raise typer.Exit(130) from None
     print(tagged("bisection", found.as_json()) if as_json else "\n".join(found.lines()))
     raise typer.Exit(found.code)
+
+
+def _asked(
+    path: Path, any_finding: bool, oracle: list[str] | None
+) -> "tuple[str, Callable[[tuple[str, ...]], BisectQuestion | StoryQuestion]]":
+    """The target that a file names, and what is asked of it, by the oracles that judge where the file says nothing.
+    BadParameter if that cannot be asked."""
+    from ..engines.story_fuzzing import read_story
+    from ..releases.bisect import question_about
+    from ..releases.bisect_story import question_of_story
+    from ..traces.trace_file import read_trace
+
+    if other_form(path) == STORY:
+        if not is_auto(oracle):
+            raise typer.BadParameter(f"--oracle: {path} is a story, which is judged by what its clients get")
+        stored = read_story(path)
+        return stored.target, lambda default: question_of_story(stored, any_finding)
+    file = read_trace(path)
+    if file.finding is None and not any_finding:
+        raise typer.BadParameter(f"{path} does not say what it shows; add --any, and any finding counts")
+    judges = None if is_auto(oracle) else oracles_or_usage(oracle, file.target)
+    return file.target, lambda default: question_about(file, any_finding, judges, default)

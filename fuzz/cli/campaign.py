@@ -12,6 +12,7 @@ import typer
 
 from ..adapters import families
 from .completion import target_names
+from .engines import EngineOption, are_engines, not_with_engine
 from .options import (
     AllowVacuousOption,
     AttentionOption,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 DEFAULT_OPERATIONS = 200_000
 DEFAULT_OUT = Path("findings")
-OF_STORE = {"task_operations", "from_corpus", "ray"}
+OF_STORE = {"task_operations", "from_corpus", "ray", "engine"}
 """Options of a campaign with a store only."""
 OF_ONCE = {"write", "allow_vacuous", "live"}
 """Options of a campaign without one."""
@@ -106,6 +107,7 @@ def campaign(
     from_corpus: CorpusOption = False,
     ray: RayOption = None,
     as_json: JsonOption = False,
+    engine: EngineOption = False,
 ) -> None:
     """Fuzz several targets, each in a process of its own, and go on after what is found.
 
@@ -127,7 +129,8 @@ def campaign(
     if resume is not None:
         raise typer.Exit(_with_store(Going(resume, None, seed, limits, jobs, from_corpus, as_json), ray))
     if store is not None:
-        wanted = _settings(asked, task_operations)
+        made = _engine_settings if are_engines(asked.targets, engine) else _settings
+        wanted = made(asked, task_operations)
         raise typer.Exit(_with_store(Going(store, wanted, seed, limits, jobs, from_corpus, as_json), ray))
     with page_of(live, teller(True)) as page:
         raise typer.Exit(_at_once(asked, write, allow_vacuous, page))
@@ -190,6 +193,26 @@ def _settings(asked: CampaignAsked, task_operations: int | None) -> "Callable[[i
         attention=attention_names(asked.attention),
         task_operations=task_operations or TASK_OPERATIONS,
         options=Options(roots=roots, shrink_seconds=asked.shrink_s),
+        limits=CampaignLimits(seconds, operations),
+        out=str(asked.out),
+    )
+
+
+def _engine_settings(asked: CampaignAsked, task_operations: int | None) -> "Callable[[int], Settings]":
+    """The same for engines to be simulated. BadParameter for what goes with targets only."""
+    from ..campaign.settings import CampaignLimits, Settings
+    from ..campaign.stories import ALL, ORACLES, SIMULATION, TASK_STEPS
+    from ..campaign.tasks import Options
+
+    not_with_engine(oracle=not is_auto(asked.oracles))
+    operations, seconds = asked.limits
+    return partial(
+        Settings,
+        targets=dict.fromkeys(_specs(asked.targets, asked.releases), ORACLES),
+        attention=(ALL,) if asked.attention == ALL else tuple(asked.attention.split(",")),
+        engines=(SIMULATION,),
+        task_operations=task_operations or TASK_STEPS,
+        options=Options(shrink_seconds=asked.shrink_s),
         limits=CampaignLimits(seconds, operations),
         out=str(asked.out),
     )

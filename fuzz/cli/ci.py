@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from .completion import attention_lists, oracle_lists, target_names
+from .engines import are_engines, not_with_engine
 from .options import usage
 
 
@@ -20,7 +21,8 @@ def ci(
         Path | None, _option("CORPUS", "Folder of traces that must show nothing; replayed first.")
     ] = None,
     operations: Annotated[
-        int | None, _option("OPERATIONS", "As for `fuzz`; 100000 if no limit is given.", min=1)
+        int | None,
+        _option("OPERATIONS", "As for `fuzz`; 100000 if no limit is given. Of an engine: steps, 20000.", min=1),
     ] = None,
     seconds: Annotated[float | None, _option("SECONDS", min=0.0)] = None,
     seed: Annotated[int | None, _option("SEED", "As for `fuzz`; taken from the commit by default.")] = None,
@@ -32,6 +34,7 @@ def ci(
         "blockproof-report"
     ),
     isolate: Annotated[bool, _option("ISOLATE", "Run the target in a process of its own.")] = True,
+    engine: Annotated[bool, _option("ENGINE", "The target is an engine: it is simulated.")] = False,
 ) -> None:
     """Replay a corpus of traces, then fuzz; tell the runner what was found.
 
@@ -41,7 +44,9 @@ def ci(
     """
     from ..testing.ci import CiJob, run
 
-    job = CiJob(target, corpus, report, operations, seconds, seed, attention, oracle, known, floors, isolate)
+    if engine := are_engines([target], engine):
+        not_with_engine(oracle=oracle, known=known, floors=floors)
+    job = CiJob(target, corpus, report, operations, seconds, seed, attention, oracle, known, floors, isolate, engine)
     with usage():
         code = run(job)
     raise typer.Exit(code)

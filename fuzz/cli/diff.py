@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .completion import target_names
+from .engines import EngineOption, EnginesAsked, are_engines, diff_engines
 from .options import (
     AttentionOption,
     JsonOption,
@@ -25,11 +26,12 @@ def diff(
         list[str], typer.Option(help="Two targets, the one that is in use first.", autocompletion=target_names)
     ],
     seconds: SecondsOption = None,
-    operations: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
+    operations: Annotated[int | None, typer.Option(min=1, help="Stop after so many; of engines, steps.")] = None,
     seed: SeedOption = None,
     attention: AttentionOption = "all",
     out: Annotated[Path, to_folder("Folder for the smallest trace of each situation.")] = Path("differences"),
     as_json: JsonOption = False,
+    engine: EngineOption = False,
 ) -> None:
     """Run two targets against each other, without the model, and tell in which situations they behave differently.
 
@@ -41,6 +43,9 @@ def diff(
     from ..reports.formats import show
     from ..runs.pair import Pair
 
+    if are_engines(target, engine):
+        limit = seconds_or_default(seconds, operations)
+        diff_engines(EnginesAsked(target, seed, limit, operations, attention, out, as_json))
     if len(target) != 2:
         raise typer.BadParameter(f"--target: name two targets to compare, not {len(target)}")
     names = attention_names(attention)

@@ -21,7 +21,7 @@ NOW: dict[tuple[str, str], str] = {
     ("fuzz-config", "--findings"): "--keep-going, which has no number",
     ("fuzz-config", "--replay"): "a command of its own: blockproof replay FILE",
     ("fuzz-scheduler", "--replay"): "a command of its own: blockproof replay FILE",
-    **dict.fromkeys((("fuzz", "--engine"), ("campaign", "--engine")), _NO_ENGINE),
+    ("fuzz", "--engine"): _NO_ENGINE,
     **{
         (command, "--serve"): "--live, which takes a file: a browser that has it open follows" for command in _WITH_PAGE
     },
@@ -33,16 +33,18 @@ FLAGS: dict[tuple[str, str], str] = {
 }
 """Options that took a file and take none any more."""
 COMMANDS = {
-    ("bench", "detection"): "mutants --setting NAME --against NAME, --first-seed is --seed, --list is --settings"
+    ("bench", "detection"): "mutants --setting NAME --against NAME, --first-seed is --seed, --list is --settings",
+    ("--engine", "random"): _NO_ENGINE,
+    ("--engine", "hypothesis"): _NO_ENGINE,
 }
-"""Commands that are options of another one."""
+"""Commands that are options of another one, and values of an option that has become a switch."""
 
 
 def what_became_of(error: Exception, given: Sequence[str]) -> str:
     """What to write instead of the command or the option that is not known, of those that are given; empty if there
     never was one."""
     for words, now in COMMANDS.items():
-        if any(tuple(given[at : at + len(words)]) == words for at in (0, 1)):  # behind the program, if that is given
+        if any(tuple(given[at : at + len(words)]) == words for at in range(len(given))):
             return f"{' '.join(words)} is now {now}"
     command, option = _command_of(error), str(getattr(error, "option_name", ""))
     if (command, option) in NOW:

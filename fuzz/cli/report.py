@@ -54,6 +54,7 @@ def report(
     Traces are applied again to the target that they name; where that cannot be started, the model alone is shown. Exits
     with 0, whatever was found.
     """
+    from ..engines.story_pages import document_of_story
     from ..page.files import TraceSettings, document_of, encoded, is_page, joined
     from ..page.html import write_page
     from ..reports.floors import read_floors
@@ -69,7 +70,7 @@ def report(
         return
     names = None if is_auto(oracle) else oracle
     wanted_floors = read_floors(floors) if floors else None
-    with TraceSettings(second, first, names, isolate, model_alone, tell, seconds) as wanted:
+    with TraceSettings(second, first, names, isolate, model_alone, tell, seconds, document_of_story) as wanted:
         document = guarded(
             lambda: joined(
                 document_of(what, wanted, wanted_floors, before), [document_of(one, wanted) for one in beside or ()]

@@ -1,12 +1,12 @@
 """`blockproof replay`, `shrink` and `schema`: what can be done with a trace file, and what form it has."""
 
 import json
-import re
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
+from ..traces.files import STORY, other_form
 from .options import (
     PATIENCE_S,
     IsolateOption,
@@ -32,20 +32,6 @@ from .options import (
 )
 from .outputs import tagged, to_folder
 
-STORY, QUESTION = "blockproof_scheduler", "blockproof_configuration"
-"""The first field of a finding that is no trace: of `fuzz-scheduler`, and of `fuzz-config`."""
-_FIRST = re.compile(rb'\s*{\s*"(' + "|".join((STORY, QUESTION)).encode() + rb')"\s*:')
-
-
-def _other_form(path: Path) -> str | None:
-    """Which other form than that of a trace a file has; None for a trace, and for what cannot be read."""
-    try:
-        with path.open("rb") as file:
-            first = _FIRST.match(file.read(200))
-    except OSError:
-        return None
-    return None if first is None else first[1].decode()
-
 
 def replay(
     trace: TraceArgument,
@@ -68,7 +54,7 @@ def replay(
     from ..traces.replayed import replayed
     from ..traces.trace_file import read_trace
 
-    if (other := _other_form(trace)) is not None:
+    if (other := other_form(trace)) is not None:
         if until is not None or oracle or tensors or (show and other != STORY):
             raise typer.BadParameter(f"{trace} is no trace: --show, --until, --oracle and --tensors do not go with it")
         if other == STORY:
@@ -106,7 +92,7 @@ def shrink(
     from ..traces.judges import judges_for
     from ..traces.trace_file import read_trace
 
-    if _other_form(trace) == STORY:
+    if other_form(trace) == STORY:
         run_story_again(trace, target, as_json, out or trace.parent, 1e9 if seconds is None else seconds)
     file = read_trace(trace)
     spec = target or recorded_target(trace, file.target)
@@ -174,14 +160,12 @@ def run_story_again(
 ) -> NoReturn:
     """Run the engine of a file of a finding again, on its target or on another one, and exit. What it shows is made
     smaller for so many seconds and written to `out`, if that is named; `shows`: it is printed call by call."""
-    from ..engines.stories import StoryTask
-    from ..engines.story_fuzzing import fuzz_scheduler, read_story, simulate
+    from ..engines.story_fuzzing import play, read_story
 
     stored = read_story(path)
-    run = simulate if stored.command == "simulate" else fuzz_scheduler
-    if shows and run is not simulate:
+    if shows and not stored.command:
         raise typer.BadParameter(f"{path}: --show is for findings of simulate, not of fuzz-scheduler")
-    task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=shrink_seconds, shows=shows)
-    outcome = guarded(lambda: run(target or stored.target, task, out, timed_teller(), None))
+    spec, seconds = target or recorded_target(path, stored.target), shrink_seconds
+    outcome = guarded(lambda: play(stored, spec, timed_teller(), out, shrink_seconds=seconds, shows=shows))
     print(outcome.document().text() if as_json else "\n".join(outcome.lines()))
     raise typer.Exit(outcome.exit_code)

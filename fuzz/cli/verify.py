@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .completion import target_names
+from .engines import EngineOption, EnginesAsked, are_engines, not_with_engine, verify_engines
 from .options import (
     AdapterOption,
     AttentionOption,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from ..releases.verify_sides import VerifiedSide
 
 SECONDS = 60.0
+_SIDES = "With --git: the target of each commit. Else two, the old one first."
+SidesOption = Annotated[list[str], typer.Option(help=_SIDES, autocompletion=target_names)]
 ProofsOption = Annotated[bool, typer.Option("--proofs/--no-proofs", help="Settle theorems that the change touches.")]
 WriteIntendedOption = Annotated[
     Path | None, to_file("Add an entry to this file for each change found.", "--write-intended")
@@ -40,18 +43,13 @@ WriteIntendedOption = Annotated[
 
 
 def verify(
-    target: Annotated[
-        list[str],
-        typer.Option(
-            help="With --git: the target of each commit. Else two, the old one first.", autocompletion=target_names
-        ),
-    ],
+    target: SidesOption,
     git: Annotated[str | None, typer.Option("--git", metavar="BASE..HEAD", help="Two commits of a repository.")] = None,
     repo: Annotated[Path, typer.Option(help="With --git: the repository; nothing in it is touched.")] = Path(),
     adapter: AdapterOption = None,
     path: PathOption = None,
     seconds: Annotated[float | None, seconds_option("What all of it takes, 60 s if no limit is given")] = None,
-    operations: Annotated[int | None, typer.Option(min=1, help="Stop after about so many.")] = None,
+    operations: Annotated[int | None, typer.Option(min=1, help="Stop after about so many; engines: steps.")] = None,
     seed: SeedOption = None,
     oracle: OracleOption = None,
     attention: AttentionOption = "all",
@@ -62,6 +60,7 @@ def verify(
     proofs: ProofsOption = True,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every trace, and what was reached.")] = False,
     as_json: JsonOption = False,
+    engine: EngineOption = False,
 ) -> None:
     """Compare a core before and after a change on the same operations, let the oracles judge both, time them, and
     settle the theorems that the change touches.
@@ -78,8 +77,12 @@ def verify(
     from ..releases.verify_proofs import reprove
     from ..traces.known_file import read_known
 
-    clock, limit = Clock(), SECONDS if seconds is None and operations is None else seconds
-    known = read_known(intended) if intended is not None else ()
+    limit = SECONDS if seconds is None and operations is None else seconds
+    if are_engines(target, engine):
+        not_with_engine(oracle=not is_auto(oracle), intended=intended, write_intended=write_intended)
+        commits = None if git is None else (repo, git, lambda: commit_target_or_usage(_only(target), path, adapter))
+        verify_engines(EnginesAsked(target, seed, limit, operations, attention, out, as_json, commits), write)
+    clock, known = Clock(), read_known(intended) if intended is not None else ()
     plan = Plan(seed_or_drawn(seed), limit, operations, attention_names(attention), known=known)
     named, say, out = git is None, timed_teller(), folder_or_usage(out)
     try:
@@ -110,6 +113,13 @@ def verify(
     raise typer.Exit(written(done.code, (tell, page, entries)))
 
 
+def _only(target: list[str]) -> str:
+    """The one target. BadParameter if there are more."""
+    if len(target) != 1:
+        raise typer.BadParameter(f"--target: with --git name one target, not {len(target)}")
+    return target[0]
+
+
 def _sides(
     target: list[str], git: str | None, repo: Path, oracle: list[str] | None, wanted: "Callable[[], Wanted]"
 ) -> "AbstractContextManager[tuple[VerifiedSide, VerifiedSide]]":
@@ -118,8 +128,7 @@ def _sides(
     from ..releases.verify_sides import commit_sides, named_sides
 
     if git is not None:
-        if len(target) != 1:
-            raise typer.BadParameter(f"--target: with --git name one target, not {len(target)}")
+        _only(target)
         return commit_sides(repo, git, wanted(), oracle)
     if len(target) != 2:
         raise typer.BadParameter(f"--target: name two targets to compare, or one with --git, not {len(target)}")

@@ -8,6 +8,7 @@ import typer
 
 from ..adapters import example
 from .completion import target_names
+from .engines import EngineOption
 from .options import seconds_option, timed_teller, usage
 from .outputs import to_file, to_folder
 
@@ -32,6 +33,7 @@ def watch(
     write: Annotated[Path, to_file("Where the page is written, as Markdown.")] = Path("watch.md"),
     seconds: Annotated[float, seconds_option("For everything together")] = SECONDS,
     out: Annotated[Path, to_folder("Folder for the traces of what is found.")] = Path("watched"),
+    engine: EngineOption = False,
 ) -> None:
     """Install the newest release of an engine, judge it and the one before, and write one page: what is new, fixed and
     changed, and what could not be judged.
@@ -41,16 +43,17 @@ def watch(
     """
     from ..findings.writing import write_file
     from ..opening.targets import check_spec
-    from ..releases.watch import Sides, page, parts_of, verdict
+    from ..releases.watch import page, parts_of, verdict
     from ..releases.watch import watch as run
+    from ..releases.watch_parts import Sides
 
     with usage():
         new, old = _sides(release, against)
         check_spec(new)
         check_spec(old)
-    sides = Sides.of(new, old, out, seconds / 60)
+    sides = Sides.of(new, old, out, seconds / 60, engine)
     words = ["blockproof", "watch", new, "--against", old, "--write", str(write), "--seconds", f"{seconds:g}"]
-    command = shlex.join(words)
+    command = shlex.join([*words, *(["--engine"] if engine else [])])
     watched = run(sides, parts_of(sides), timed_teller(), lambda so_far: write_file(write, page(so_far, command)))
     print(f"{new} against {old}: {verdict(watched)}; the page: {write}")
     raise typer.Exit(watched.code)

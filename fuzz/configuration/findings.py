@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ..findings.writing import told_if_lost, write_file
-from ..traces.files import Form, envelope, read_file
+from ..traces.files import QUESTION, Form, envelope, read_file
 
-FORM = Form("finding", "`blockproof fuzz-config`", "blockproof_configuration", 1)
+FORM = Form("finding", "`blockproof fuzz-config`", QUESTION, 1)
 LOCKSTEP, LOST, MODELS = "lockstep", "lost", "models"
 CONTEXT_LINES = 3
 SHOWN_LINES = 60

@@ -12,8 +12,7 @@ from typing import Any
 
 from ..findings.oracle_names import BLOCKPROOF
 from ..opening.commands import Printing
-from ..opening.engines import open_engine_here
-from ..opening.names import ReleaseName, parsed
+from ..opening.engines import engine_spec, open_engine_here
 from ..opening.targets import python_for
 from ..simulation.checks import HINTS, checks_for
 from ..targets.base import TargetUnavailableError
@@ -75,8 +74,7 @@ class EngineReport:
 
 def check_engine(target: str) -> EngineReport:
     """Ask it. ValueError for what cannot be meant, TargetUnavailableError for an engine that cannot be made."""
-    report, named = EngineReport(target), parsed(target)
-    spec = named.family.name if isinstance(named, ReleaseName) else target
+    report, spec = EngineReport(target), engine_spec(target)
     with python_for(target) as python, Printing(python.words(__name__, spec), python.environment) as printing:
         begun = ""
         for told in printing:

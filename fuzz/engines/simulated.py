@@ -17,10 +17,10 @@ from ..findings.story_finding import StoryFinding, place_of
 from ..opening.engines import open_engine_here
 from ..runs.canary import Canary, check_plants
 from ..simulation.faults import FAULTS, SEEN_BY, OneAtATime
-from ..simulation.in_words import TellingEngine
 from ..simulation.judges import CAPACITY, FATE, MEMORY
+from ..simulation.picture import PicturingEngine
 from ..simulation.protocol import ClientRequest, Engine, EngineShape
-from ..simulation.run import SimulatedRun
+from ..simulation.run import Fates, SimulatedRun
 from ..simulation.smaller import smaller
 from ..simulation.story import Happening, SimulatedStory, story_from_json, story_to_json
 from ..simulation.traffic import draw_simulation, facts_of
@@ -40,8 +40,10 @@ class Guarded:
 
     def __init__(self, engine: Engine, story: SimulatedStory, *, tells: bool = False) -> None:
         """`tells`: it is told call by call."""
-        self._telling = TellingEngine(engine) if tells else None
+        self._telling = PicturingEngine(engine) if tells else None
         self._run = SimulatedRun(self._telling or engine, story)
+        if self._telling is not None:
+            self._telling.device = self._run.device
 
     @property
     def lines(self) -> list[str]:
@@ -49,9 +51,19 @@ class Guarded:
         return self._telling.lines if self._telling is not None else []
 
     @property
+    def picture(self) -> dict[str, Any]:
+        """The same for a page (`simulation.picture.StoryPicture`)."""
+        return self._telling.document() if self._telling is not None else {}
+
+    @property
     def reached(self) -> Any:
         """See `SimulatedRun`."""
         return self._run.reached
+
+    @property
+    def fates(self) -> Fates:
+        """See `SimulatedRun`."""
+        return self._run.fates
 
     def run(self, steps: int) -> list[StoryFinding]:
         """See `SimulatedRun`."""

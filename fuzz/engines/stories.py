@@ -170,7 +170,7 @@ class Stories:
             return ()
         found: Sequence[StoryFinding] = run.run(MOST_STEPS)
         if self.task.shows:
-            self._say("shown", {"lines": run.lines})
+            self._say("shown", {"lines": run.lines, "picture": run.picture})
         reached = run.reached
         told.steps += reached["steps"]
         told.reached += reached

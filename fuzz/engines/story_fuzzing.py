@@ -18,17 +18,19 @@ from ..findings.oracle_names import BLOCKPROOF
 from ..findings.words import plural
 from ..findings.writing import told_if_lost, write_file
 from ..opening.commands import Printing
-from ..opening.names import ReleaseName, parsed
-from ..opening.targets import python_for
+from ..opening.engines import engine_spec
+from ..opening.targets import Home, python_for
 from ..page.live import LivePage, News
 from ..reports.scheduler import SchedulerDocument
 from ..runs.canary import BlindOracleError, told_line
 from ..targets.base import TargetUnavailableError
-from ..traces.files import Form, envelope, read_file
+from ..traces.files import STORY, Form, envelope, read_file
 from .stories import StoryTask
 
 TITLE = "schedulers"
-FORM = Form("finding", "`blockproof fuzz-scheduler` or `simulate`", "blockproof_scheduler", 1)
+SIMULATE = "simulate"
+"""The command of stories that are not of `fuzz-scheduler`."""
+FORM = Form("finding", "`blockproof fuzz-scheduler` or `simulate`", STORY, 1)
 FLOORS: Mapping[str, int] = {
     "preemptions": 1,
     "hits": 5,
@@ -59,6 +61,8 @@ class StoryOutcome:
     interrupted: bool = False
     shown: list[str] = field(default_factory=list)
     """A replayed story, call by call, if that was asked for."""
+    picture: dict[str, Any] = field(default_factory=dict)
+    """The same for a page (`simulation.picture.StoryPicture`)."""
     progress: str = ""
     """What was done when it was last told."""
     begun: int = -1
@@ -158,24 +162,34 @@ def fuzz_scheduler(
 
 
 def simulate(
-    target: str, task: StoryTask, out: Path | None, say: Callable[[str], None], page: LivePage | None = None
+    target: str,
+    task: StoryTask,
+    out: Path | None,
+    say: Callable[[str], None],
+    page: LivePage | None = None,
+    at: Home | None = None,
 ) -> StoryOutcome:
-    """The same of an engine under simulation. ValueError also for a name that means no engine, and for an engine that
-    declares what cannot be meant."""
-    named = parsed(target)
-    spec = named.family.name if isinstance(named, ReleaseName) else target
-    return run_stories(target, f"{__package__}.simulated", replace(task, target=spec), out, say, page)
+    """The same of an engine under simulation; `at`: what is opened, and where, if the name does not say it. ValueError
+    also for a name that means no engine, and for an engine that declares what cannot be meant."""
+    spec = at.spec if at else engine_spec(target)
+    return run_stories(target, f"{__package__}.simulated", replace(task, target=spec), out, say, page, at)
 
 
 def run_stories(
-    target: str, module: str, task: StoryTask, out: Path | None, say: Callable[[str], None], page: LivePage | None
+    target: str,
+    module: str,
+    task: StoryTask,
+    out: Path | None,
+    say: Callable[[str], None],
+    page: LivePage | None,
+    at: Home | None = None,
 ) -> StoryOutcome:
-    """Run stories in the interpreter of the target. `module`: see `stories`."""
+    """Run stories in the interpreter of the target. `module`: see `stories`; `at`: see `simulate`."""
     task = replace(task, tells=page is not None)
     outcome = StoryOutcome(target, task)
     if page is not None:
         page.show(_so_far(outcome))
-    with python_for(target) as python:
+    with python_for(target, at) as python:
         command = python.words(f"{__package__}.stories", module, json.dumps(asdict(task)))
         with Printing(command, python.environment) as printing:
             try:
@@ -210,7 +224,7 @@ def _so_far(outcome: StoryOutcome) -> News:
 
 def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say: Callable[[str], None]) -> None:
     if "found" in told:
-        one = dict(told["found"]) | ({"command": "simulate"} if outcome.task.target else {})
+        one = dict(told["found"]) | ({"command": SIMULATE} if outcome.task.target else {})
         if out is not None:
             with told_if_lost():
                 one["file"] = str(write_story(one, outcome.target, out))
@@ -222,7 +236,7 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
     elif "so_far" in told:
         outcome.so_far = told["so_far"]
     elif "shown" in told:
-        outcome.shown = told["shown"]["lines"]
+        outcome.shown, outcome.picture = told["shown"]["lines"], told["shown"]["picture"]
     elif "begun" in told:
         outcome.begun = told["begun"]["number"]
     elif "refused" in told:
@@ -236,12 +250,22 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
 def write_story(found: Mapping[str, Any], target: str, folder: Path) -> Path:
     """The finding as a file of its own in this folder, which is made; `found` says by which command, if it is not
     `fuzz-scheduler`."""
-    text = json.dumps({FORM.version_field: FORM.version, "target": target, **found}, indent=1)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    name = found["known"].replace("/", "-").replace("#", "-") or f"new-{found['judge']}"
-    path = folder / f"{'simulated' if found.get('command') else 'scheduler'}_{name}_{digest}.json"
+    text = story_text(found, target)
+    path = folder / story_name(text)
     write_file(path, text + "\n")
     return path
+
+
+def story_text(found: Mapping[str, Any], target: str) -> str:
+    """The text of such a file."""
+    return json.dumps({FORM.version_field: FORM.version, "target": target, **found}, indent=1)
+
+
+def story_name(text: str) -> str:
+    """The name of the file with this text."""
+    found, digest = json.loads(text), hashlib.sha256(text.encode()).hexdigest()[:8]
+    name = found["known"].replace("/", "-").replace("#", "-") or f"new-{found['judge']}"
+    return f"{'simulated' if found.get('command') else 'scheduler'}_{name}_{digest}.json"
 
 
 @dataclass(frozen=True)
@@ -259,4 +283,25 @@ class StoredStory:
 
 def read_story(path: Path) -> StoredStory:
     """What `write_story` wrote. TraceError, in one line, if the file holds something else."""
-    return envelope(read_file(path, FORM), StoredStory, FORM, str(path))
+    return read_stored(read_file(path, FORM), str(path))
+
+
+def read_stored(raw: bytes, source: str) -> StoredStory:
+    """The same of the text of such a file; `source` is what messages call it."""
+    return envelope(raw, StoredStory, FORM, source)
+
+
+def play(
+    stored: StoredStory,
+    target: str,
+    say: Callable[[str], None],
+    out: Path | None = None,
+    *,
+    shrink_seconds: float = 0.0,
+    shows: bool = False,
+    at: Home | None = None,
+) -> StoryOutcome:
+    """Run a story again, on this target. What it shows is made smaller for so many seconds and written to `out`, if
+    that is named; `shows`: it is told call by call; `at` as in `simulate`. Errors as from the command that wrote it."""
+    task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=shrink_seconds, shows=shows)
+    return simulate(target, task, out, say, at=at) if stored.command else fuzz_scheduler(target, task, out, say)

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 _NUMBER = re.compile(r"\d+")
+_TELLING = tuple(f"{__name__.split('.')[0]}.fuzz.simulation.{name}" for name in ("in_words", "picture"))
+"""Modules that stand between the driver and an engine only to tell what is called."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,11 @@ def rule_of(line: str) -> str:
 
 
 def place_of(trace: TracebackType | None) -> str:
-    """The two innermost functions of an exception, the inner one first."""
+    """The two innermost functions of an exception, the inner one first; it is the same where its calls are told."""
     names: list[str] = []
     while trace is not None:
-        names.append(trace.tb_frame.f_code.co_name)
+        if trace.tb_frame.f_globals.get("__name__") not in _TELLING:
+            names.append(trace.tb_frame.f_code.co_name)
         trace = trace.tb_next
     return " < ".join(names[:-3:-1]) or "nowhere"
 

@@ -6,10 +6,8 @@ from ..simulation.protocol import Engine
 from ..simulation.run import declared
 from ..targets.base import TargetUnavailableError
 from .names import OwnCode, Program, ReleaseName, parsed
-from .own_code import in_one_line, made_by
+from .own_code import ENGINE, in_one_line, made_by
 from .program_engine import ProgramEngine
-
-METHODS = ("start", "add", "schedule", "update", "idle")
 
 
 def open_engine_here(spec: str) -> Engine:
@@ -17,7 +15,7 @@ def open_engine_here(spec: str) -> Engine:
     TargetUnavailableError if it cannot be made, or lacks a method."""
     match named := parsed(spec):
         case OwnCode():
-            made = cast(Engine, made_by(named, "simulation.protocol.Engine", *METHODS))
+            made = cast(Engine, made_by(named, "simulation.protocol.Engine", *ENGINE))
             if not hasattr(made, "cancel") and "cancel" not in declared(made, "lacks"):
                 what = "no cancel, and does not say lacks = {'cancel'}"
                 raise TargetUnavailableError(f"{spec}: the {type(made).__name__} of the factory has {what}")
@@ -32,6 +30,19 @@ def open_engine_here(spec: str) -> Engine:
         case ReleaseName(_, family) if family.stories:
             raise ValueError(f"the scheduler of {spec} has a command of its own: blockproof fuzz-scheduler")
     raise ValueError(f"{spec} is no engine to be simulated; write {FORMS}")
+
+
+def is_engine(target: str, said: bool = False) -> bool:
+    """True if what is named is to be simulated: where that is said (`--engine`), and of a release that has no core to
+    test alone. ValueError for a name of no known form."""
+    named = parsed(target)
+    return said or (isinstance(named, ReleaseName) and named.family.open_target is None)
+
+
+def engine_spec(target: str) -> str:
+    """What a process in the target's own environment opens. ValueError for a name of no known form."""
+    named = parsed(target)
+    return named.family.name if isinstance(named, ReleaseName) else target
 
 
 FORMS = "path/file.py:make_engine, package.module:make_engine, program:COMMAND, or a release that has one"

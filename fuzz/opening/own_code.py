@@ -19,6 +19,8 @@ from ..targets.base import TargetUnavailableError
 from ..targets.unharmed import unharmed
 from .names import OwnCode
 
+ENGINE = ("start", "add", "schedule", "update", "idle")
+"""The methods by which an engine to be simulated is known."""
 _FOLDERS: set[str] = set()
 """Folders of the files that were loaded so far."""
 
@@ -42,9 +44,11 @@ def made_by(named: OwnCode, protocol: str, *methods: str) -> object:
         raise_if_interrupted(error)
         raise TargetUnavailableError(f"{spec}: the factory failed: {in_one_line(error)}") from error
     if missing := [name for name in methods if not hasattr(made, name)]:
+        see = f"see blockproof.fuzz.{protocol}"
+        if all(hasattr(made, name) for name in ENGINE):
+            see = "it is an engine: run `blockproof simulate`, or add --engine"
         raise TargetUnavailableError(
-            f"{spec}: the factory returned a {type(made).__name__} without {missing[0]!r}; "
-            f"see blockproof.fuzz.{protocol}"
+            f"{spec}: the factory returned a {type(made).__name__} without {missing[0]!r}; {see}"
         )
     return made
 

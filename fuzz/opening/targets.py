@@ -211,14 +211,17 @@ def python_of(spec: str, packages: Sequence[str] = ("model", "fuzz")) -> Iterato
 
 
 @contextmanager
-def python_for(spec: str) -> Iterator[ReleasePython]:
-    """The same; for a user's own code and for a program this interpreter, in a process of its own."""
-    if isinstance(parsed(spec), ReleaseName):
+def python_for(spec: str, at: Home | None = None) -> Iterator[ReleasePython]:
+    """The same; for a user's own code and for a program this interpreter, in a process of its own. `at`: another one
+    than the name says."""
+    if at is None and isinstance(parsed(spec), ReleaseName):
         with python_of(spec) as python:
             yield python
         return
     with TemporaryDirectory(prefix="blockproof-python-") as modules:
-        yield ReleasePython(sys.executable, environment_of(None, Path(modules)))
+        place = None if at is None else at.place
+        interpreter = sys.executable if place is None else str(place.python)
+        yield ReleasePython(interpreter, environment_of(place, Path(modules)))
 
 
 def check_patch(family: Family, python: ReleasePython) -> None:

@@ -33,9 +33,10 @@ from ..reports.floors import Floors
 from ..reports.run import RunDocument
 from ..reports.scaling import ScalingDocument
 from ..reports.scheduler import SchedulerDocument
+from ..reports.story import StoryDocument
 from ..reports.theorems import ChangeDocument, TheoremsDocument
 from ..targets.base import Target, TargetUnavailableError, close_target
-from ..traces.files import Form, TraceError, decode, read_file
+from ..traces.files import STORY, Form, TraceError, decode, other_form, read_file
 from ..traces.judges import judges_for
 from ..traces.reproduction import replay_command
 from ..traces.trace_file import FORM as TRACE
@@ -87,6 +88,8 @@ class TraceSettings:
     """Told why a target was not run, a line each."""
     seconds: float | None = None
     """Processor time for all traces together; a trace for which none is left is given up (TraceError)."""
+    tell_story: Callable[[Path, str | None], StoryDocument] | None = None
+    """Runs a story again, on the target that is named, and says what its page shows (`engines.story_pages`)."""
     _begin: float = field(default_factory=time.process_time)
     _open: dict[str, Target] = field(default_factory=dict)
     _refused: dict[str, str] = field(default_factory=dict)
@@ -211,6 +214,8 @@ def document_of(
     data = read_file(path, FORM)
     if is_page(data):
         raise TraceError(str(path), "", PAGE_ALREADY)
+    if before is None and other_form(path) == STORY:
+        return _of_story(path, wanted)
     if before is None and is_trace(data, str(path)):
         return trace_page(load_trace(data, str(path)), path, wanted)
     done = result_in(data, str(path))
@@ -221,6 +226,13 @@ def document_of(
     if floors is not None and isinstance(done, RunDocument):
         done.floors = {name: dict(table) for name, table in floors.items()}
     return _with_traces(done.report(path.name), path.parent, wanted)
+
+
+def _of_story(path: Path, wanted: TraceSettings) -> StoryDocument:
+    """The story of an engine, run again. TraceError also where nobody can do that, or one engine is not all."""
+    if wanted.model_alone or wanted.compared_with is not None or wanted.tell_story is None:
+        raise TraceError(str(path), "", "is a story, which one engine is shown in; name one with --target")
+    return wanted.tell_story(path, wanted.target)
 
 
 PAGE_ALREADY = "is a page already: open it in a browser, or let --open do it"
@@ -294,6 +306,8 @@ def _with_traces(document: ReportDocument, folder: Path, wanted: TraceSettings) 
         path = next((path for path in (Path(name), folder / name, *_beside(name, folder)) if path.is_file()), None)
         if path is None:
             card.why_not = f"its trace is not there: {name}"
+        elif other_form(path) == STORY:
+            card.why_not = "" if card.page else f"a story has a page of its own: blockproof report {path}"
         elif len(document.traces) >= MOST_TRACES:
             card.why_not = f"a page holds {MOST_TRACES} traces; for this one: blockproof report {path}"
         else:

@@ -16,6 +16,7 @@ import msgspec
 from ..findings.writing import write_file
 from ..reports.charts import check
 from ..reports.document import Document, PlanDocument, ReportDocument, TraceDocument
+from ..reports.story import StoryDocument
 
 MISSING = "the page needs jinja2: pip install '/path/to/blockproof[report]'"
 LIBRARIES = ("lib_preact.js", "lib_preact_hooks.js", "lib_htm.js")
@@ -25,6 +26,8 @@ OF_CHARTS = ("chart",)
 """The scripts and styles that only a page with charts has, and one that may get some."""
 OF_PLANS = (*OF_CHARTS, "plan")
 """Those that only the page of a plan has."""
+OF_STORIES = ("story",)
+"""Those that only the page of a story has."""
 OF_LIVE = (*OF_CHARTS, "live")
 """Those that only a page has that is written while its run goes on."""
 
@@ -67,6 +70,8 @@ def _more(document: Document) -> tuple[str, ...]:
     """What the page has besides the scripts and the style of all pages. ChartError as `page`."""
     if isinstance(document, PlanDocument):
         return OF_PLANS
+    if isinstance(document, StoryDocument):
+        return OF_STORIES
     if not isinstance(document, ReportDocument):
         return ()
     check(document.charts)
@@ -118,7 +123,7 @@ def _asset(name: str) -> str:
 
 def _summary(document: Document) -> str:
     """What a reader without scripts sees."""
-    if isinstance(document, TraceDocument):
+    if isinstance(document, TraceDocument | StoryDocument):
         return "\n".join([document.verdict.headline, document.verdict.sentence, "", document.verdict.text])
     if isinstance(document, PlanDocument):
         return "\n".join([document.headline, document.verdict, "", *(": ".join(pair) for pair in document.figures)])

@@ -11,7 +11,8 @@ from ..findings.words import plural, shape_text
 from ..oracles.contract import PROPERTIES as CONTRACT_RULES
 from ..oracles.liveness import PROPERTIES as LIVENESS_RULES
 from ..oracles.liveness import is_script
-from ..reports.document import VERSION, GroupWords, Place, TraceDocument, Verdict
+from ..reports.document import VERSION, GroupWords, TraceDocument
+from ..reports.story import Place, Verdict
 from ..runs.judging import Judging
 from ..runs.open_run import open_run
 from ..targets.base import Target

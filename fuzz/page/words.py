@@ -28,7 +28,7 @@ from ..findings.difference import first_difference
 from ..findings.starved import Starved
 from ..findings.words import operation_text, outcome_text, plural
 from ..kinds import KINDS
-from ..reports.document import Place
+from ..reports.story import Place
 from ..targets.answers import answers_of, hit_of
 
 MAX_TEXT = 2_000

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise, zip_longest
+from pathlib import Path
 from typing import Any
 
 from ...model.ops import Failed, Operation, Outcome, Shape
@@ -19,7 +20,7 @@ from ..runs.judging import Judging
 from ..targets.adapting import adapted
 from ..targets.base import Target, TargetUnavailableError, close_target, lacking_in
 from ..traces.replay import replay
-from ..traces.trace_file import TraceFile
+from ..traces.trace_file import TraceFile, write_trace
 
 _NUMBERS = re.compile(r"[\d, ]+")
 Look = Callable[[Sequence[int]], Mapping[int, bool | None]]
@@ -61,6 +62,15 @@ class BisectQuestion:
     """With what the trace adds to them, such as properties that are not judged."""
     manner: tuple[str, ...] = ()
     """In what way it fails (`Finding.manner`); empty if any way counts, as for traces of old."""
+    unit = "operations"
+
+    def count(self, answer: "BisectAnswer") -> str:
+        """How many of them were applied."""
+        return f"{answer.operations} of {len(self.trace.operations)}"
+
+    def write(self, path: Path) -> None:
+        """For a process that asks the same."""
+        write_trace(TraceFile(self.trace), path)
 
     def is_answered_by(self, finding: Finding) -> bool:
         """True if this, or what else is objected to at the operation, is the finding in question."""
@@ -282,12 +292,12 @@ def one_line(text: str) -> str:
     return flat if len(flat) <= 240 else f"{flat[:237]}..."
 
 
-def answer_lines(head: str, rows: Sequence[tuple[str, BisectAnswer]], operations: int) -> list[str]:
-    """A table of what came of a trace by name, under a headline; `operations` is the length of the trace."""
-    cells = [(head, "trace", "operations", "seconds", "")]
-    for name, answer in rows:
-        count = f"{answer.operations} of {operations}"
-        cells.append((name, answer.state.value, count, f"{answer.seconds:.1f}", answer.why))
+def answer_lines(
+    head: str, rows: Sequence[tuple[str, BisectAnswer]], unit: str, count: Callable[[BisectAnswer], str]
+) -> list[str]:
+    """A table of what came of a trace or story by name, under a headline; `count` says how much of it was applied."""
+    cells = [(head, "trace" if unit == "operations" else "story", unit, "seconds", "")]
+    cells += [(name, one.state.value, count(one), f"{one.seconds:.1f}", one.why) for name, one in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(4)]
     padded = ([cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)] + [row[4]] for row in cells)
     return ["  ".join(row).rstrip() for row in padded]

@@ -7,12 +7,15 @@ them. So whatever a commit does, its verdict is one of `EXIT`.
 import json
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from ..engines.story_fuzzing import read_story
+from ..traces.files import STORY, other_form
 from ..traces.trace_file import read_trace
-from .bisect import BisectQuestion, State, observe
-from .commit_target import CommitPlace, CommitTarget
+from .bisect import BisectAnswer, BisectQuestion, State, observe
+from .bisect_story import StoryQuestion, observe_story
+from .commit_target import CommitEngine, CommitPlace, CommitTarget
 
 EXIT = {State.PASSES: 10, State.FAILS: 11, State.UNSEEN: 12, State.OTHER: 12}
 """Exit statuses that are a verdict; none that Python itself may end with."""
@@ -23,7 +26,7 @@ class CommitJob:
     """What is the same for all commits."""
 
     scratch: str
-    """Folder with the trace (`trace.json`), and for what comes of it (`log`)."""
+    """Folder with the trace or story (`trace.json`), and for what comes of it (`log`)."""
     target: str
     """What the user calls it."""
     place: CommitPlace
@@ -47,11 +50,20 @@ def main(arguments: list[str]) -> int:
     scratch = Path(job.scratch)
     command = ["git", "-C", job.place.tree, "rev-parse", "HEAD"]
     commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    question = BisectQuestion(read_trace(scratch / "trace.json").trace, job.kind, job.oracles, job.manner)
-    answer = observe(question, lambda: CommitTarget(job.place, job.target).launched())
+    answer = _answer(job, scratch / "trace.json")
     with (scratch / "log").open("a", encoding="utf-8") as log:
         log.write(json.dumps([commit, asdict(answer)]) + "\n")
     return EXIT[answer.state]
+
+
+def _answer(job: CommitJob, asked: Path) -> BisectAnswer:
+    if other_form(asked) == STORY:
+        engine = CommitEngine(job.place, job.target)
+        answer = observe_story(StoryQuestion(read_story(asked), job.kind), job.target, engine.home)
+        why = engine.problem(answer.why if answer.state is State.UNSEEN else "")
+        return replace(answer, state=State.UNSEEN, why=why) if why else answer
+    question = BisectQuestion(read_trace(asked).trace, job.kind, job.oracles, job.manner)
+    return observe(question, lambda: CommitTarget(job.place, job.target).launched())
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..traces.trace_file import TraceFile, write_trace
 from .bisect import BisectAnswer, BisectError, BisectQuestion, State, answer_lines, one_line
 from .bisect_commit import EXIT, CommitJob
+from .bisect_story import StoryQuestion
 from .commit_target import Wanted, in_checkout, place_for
 from .git import Commit, Git, wait, worktrees
 
@@ -32,7 +32,7 @@ esac"""
 class Located:
     """The commits in which a trace may have begun, or ceased, to fail, and what came of those that were tried."""
 
-    question: BisectQuestion
+    question: BisectQuestion | StoryQuestion
     begins: bool
     """True if it fails at the newer end; False if it fails at the older one, so that the commits are those of a fix."""
     suspects: tuple[Commit, ...]
@@ -49,7 +49,7 @@ class Located:
     def lines(self) -> list[str]:
         """A table of what came of each commit, and below it the one that was looked for."""
         rows = [(commit.short, answer) for commit, answer in self.tried]
-        table = answer_lines("commit", rows, len(self.question.trace.operations))
+        table = answer_lines("commit", rows, self.question.unit, self.question.count)
         wanted = "first bad commit" if self.begins else "first commit that fixes it"
         if len(self.suspects) == 1:
             return [*table, f"{wanted}: {self.suspects[0]}"]
@@ -69,10 +69,14 @@ class Located:
 
 
 def bisect_commits(
-    repository: Path, span: str, wanted: Wanted, question: BisectQuestion, say: Callable[[str], None]
+    repository: Path,
+    span: str,
+    wanted: Wanted,
+    question: BisectQuestion | StoryQuestion,
+    say: Callable[[str], None],
 ) -> Located:
-    """Search the commits between two for the first in which the trace fails, or, if the older one fails and the newer
-    one does not, for the first in which it no longer does.
+    """Search the commits between two for the first in which the trace, or story, fails, or, if the older one fails and
+    the newer one does not, for the first in which it no longer does.
 
     BisectError with 2 for a wrong range, repository or adapter, 1 if both ends do the same, 3 if one of them cannot be
     judged.
@@ -82,7 +86,7 @@ def bisect_commits(
     with worktrees(git, newer) as (scratch, (tree,)):
         place = place_for(wanted, tree, git.top, scratch / "front")
         job = CommitJob(str(scratch), wanted.target, place, question.kind, question.oracles, question.manner)
-        write_trace(TraceFile(question.trace), scratch / "trace.json")
+        question.write(scratch / "trace.json")
         (scratch / "job.json").write_text(json.dumps(asdict(job)), encoding="utf-8")
         trial = _Trial(job, say)
         ends = {name: trial.end(commit) for name, commit in (("newer", newer), ("older", older))}

@@ -7,14 +7,12 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
-from ..findings.oracle_names import MODEL_FREE
 from ..opening.environments import install
 from ..opening.new_target import version_run_by
 from ..opening.patches import Patch
 from ..opening.targets import interpreter_of, open_target
 from ..targets.base import TargetUnavailableError
 from ..targets.family import unpatched
-from ..traces.trace_file import TraceFile
 from .bisect import (
     BisectAnswer,
     BisectQuestion,
@@ -24,9 +22,9 @@ from .bisect import (
     changes,
     observe,
     one_line,
-    question_about,
     search,
 )
+from .bisect_story import StoryQuestion, observe_story
 from .versions import candidates, published, range_in
 
 _SLICE_S = 0.2
@@ -57,7 +55,7 @@ class Range:
 class BisectedReleases:
     """What a trace does on the releases that were tried, and what follows from it."""
 
-    question: BisectQuestion
+    question: BisectQuestion | StoryQuestion
     specs: tuple[str, ...]
     """All releases of the range, oldest first."""
     answers: Mapping[int, BisectAnswer]
@@ -86,7 +84,7 @@ class BisectedReleases:
     def lines(self) -> list[str]:
         """A table of the answers, and below it what they come to."""
         rows = [(self.specs[place], self.answers[place]) for place in sorted(self.answers)]
-        return [*answer_lines("release", rows, len(self.question.trace.operations)), self.verdict()]
+        return [*answer_lines("release", rows, self.question.unit, self.question.count), self.verdict()]
 
     def verdict(self) -> str:
         """What the answers come to, in a sentence for each change."""
@@ -145,18 +143,14 @@ class BisectedReleases:
         return [self.specs[place] for place in places]
 
 
-def bisect_releases(
-    file: TraceFile, wanted: Range, any_finding: bool, oracles: tuple[str, ...] | None, say: Say
-) -> BisectedReleases:
-    """Search a range of releases for those between which the trace begins, or no longer continues, to fail.
+def bisect_releases(target: str, question: BisectQuestion | StoryQuestion, wanted: Range, say: Say) -> BisectedReleases:
+    """Search a range of releases for those between which the trace, or story, begins, or no longer continues, to fail.
 
-    For `any_finding` and `oracles` see `question_about`. `say` is told what happens, a line each. Ctrl-C ends it with
-    the answers there are. BisectError for a range that makes no sense.
+    `target`: that of its file. `say` is told what happens, a line each. Ctrl-C ends it with the answers there are.
+    BisectError for a range that makes no sense.
     """
-    family, first, last = range_in(wanted.text, wanted.family, file.target)
+    family, first, last = range_in(wanted.text, wanted.family, target)
     versions = candidates(family, first, last, published(family) if wanted.patches else ())
-    # All are judged alike, the release that the model describes included: else it would seem to differ from the others.
-    question = question_about(file, any_finding, oracles, MODEL_FREE)
     specs = [(wanted.over or Patch()).over(family.spec(version)) for version in versions]
     line = Releases(specs, question, say, jobs=wanted.jobs, installs=wanted.installs)
     interrupted = False
@@ -176,7 +170,7 @@ class Releases:
     def __init__(
         self,
         specs: Sequence[str],
-        question: BisectQuestion,
+        question: BisectQuestion | StoryQuestion,
         say: Say,
         *,
         jobs: int = 2,
@@ -240,7 +234,7 @@ class Releases:
         while (place := waiting.get()) is not None:
             spec = self.specs[place]
             try:
-                done.put((place, observe(self._question, lambda spec=spec: open_target(spec, isolate=True))))  # type: ignore[misc]
+                done.put((place, _observed(self._question, spec)))
             except BaseException as error:
                 done.put((place, error))
 
@@ -249,3 +243,9 @@ class Releases:
             raise answer
         self.answers[place] = answer
         self._say(f"{self.specs[place]}: {answer.state}" + (f" ({answer.why})" if answer.why else ""))
+
+
+def _observed(question: BisectQuestion | StoryQuestion, spec: str) -> BisectAnswer:
+    if isinstance(question, StoryQuestion):
+        return observe_story(question, spec)
+    return observe(question, lambda: open_target(spec, isolate=True))

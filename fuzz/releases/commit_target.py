@@ -1,4 +1,4 @@
-"""The target of a commit: a child process whose import path begins with the files of a worktree.
+"""The target, or the engine, of a commit: a child process whose import path begins with the files of a worktree.
 
 The same adapter can be used for every commit (`--adapter`): it is copied, so that it is found before whatever the
 commit has under its name, and so that nothing else of where it lies is taken for the commit's. Behind the commit's
@@ -11,16 +11,18 @@ import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self
+from typing import Any, Self, cast
 
-from ...model.ops import Operation, Outcome, Shape
+from ...model.ops import Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..opening.child import ChildTarget, PythonPlace
-from ..opening.targets import open_here
+from ..opening.engines import open_engine_here
+from ..opening.targets import Home, open_here
+from ..simulation.protocol import Engine
 from ..targets.base import Target, TargetUnavailableError, lacking
 from .bisect import BisectError
 
@@ -28,7 +30,8 @@ _PLACE = "blockproof-commit.json"
 _ORIGINS = "origins.json"
 _ROOT = (__package__ or "").split(".")[0]
 _OPENED = f"{__package__}.commit_target:open_commit"
-_FAILED = f"{_OPENED}: the factory failed: {TargetUnavailableError.__name__}: "
+_ENGINE_OPENED = f"{_OPENED}_engine"
+_FAILED = re.compile(rf"^{re.escape(_OPENED)}(_engine)?: the factory failed: {TargetUnavailableError.__name__}: ")
 """What our own factory puts before an error of the user's."""
 _REMEDY = "if not every commit has it, name it with --adapter, and all use what you have now"
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".git", ".venv", "venv", "node_modules")
@@ -150,7 +153,7 @@ class CommitTarget(ChildTarget):
     """The target of a worktree, in a child process. `start` raises TargetUnavailableError if it is not the commit's."""
 
     def __init__(self, place: CommitPlace, name: str) -> None:
-        self.home = _OPENED, PythonPlace(Path(sys.executable), place.layers)
+        self.home = _home(place, _OPENED)
         """What a process opens to get it, and in which environment."""
         super().__init__(name, *self.home)
         self._where, self._called = place, name  # its own name is that of the target in the child
@@ -158,7 +161,7 @@ class CommitTarget(ChildTarget):
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """As `ChildTarget.start`."""
         answer = super().start(shape)
-        if problem := self._strayed():
+        if problem := _strayed(self._where, self._called):
             raise TargetUnavailableError(problem)
         return answer
 
@@ -167,63 +170,88 @@ class CommitTarget(ChildTarget):
         try:
             lacking(self)  # asks the child, which is launched for it
         except TargetUnavailableError as error:
-            text = str(error).removeprefix(_FAILED)
-            for folder in (self._where.front, self._where.tree):
-                text = text.replace(f"{folder}{os.sep}", "")
-            if "there is no file" in text or "cannot import" in text:
-                text = f"{text.partition(';')[0].partition(self._where.tree)[0].removesuffix(' in ')}; {_REMEDY}"
-            raise TargetUnavailableError(text) from None
+            raise TargetUnavailableError(_in_terms_of(self._where, str(error))) from None
         return self
 
-    def _strayed(self) -> str:
-        """What is wrong with where the modules of the target came from; empty if nothing is."""
-        place = self._where
-        own, strays = json.loads(Path(place.front, _ORIGINS).read_text(encoding="utf-8"))
-        if strays:
-            return (
-                f"{strays[0]} was imported from the checkout, not from the commit; keep such a module outside of both"
-            )
-        if not own:
-            advice = f"is it below another folder than {place.folder!r}? --path names it"
-            return f"{self._called} imported nothing from the commit: {advice}"
-        return ""
+
+class CommitEngine:
+    """The engine of a worktree, to be simulated in a process of its own."""
+
+    def __init__(self, place: CommitPlace, name: str) -> None:
+        self.home = _home(place, _ENGINE_OPENED)
+        self._where, self._called = place, name
+
+    def problem(self, why: str = "") -> str:
+        """What is wrong with what was opened: `why` it could not be, in the user's terms, or that it was not the
+        commit's. Empty if nothing is."""
+        if why or not Path(self._where.front, _ORIGINS).exists():
+            return _in_terms_of(self._where, why)
+        return _strayed(self._where, self._called)
+
+
+def _home(place: CommitPlace, opened: str) -> Home:
+    return Home(opened, PythonPlace(Path(sys.executable), place.layers))
+
+
+def _in_terms_of(place: CommitPlace, why: str) -> str:
+    """Why the target of a commit cannot be imported, in the user's terms."""
+    text = _FAILED.sub("", why)
+    for folder in (place.front, place.tree):
+        text = text.replace(f"{folder}{os.sep}", "")
+    if "there is no file" in text or "cannot import" in text:
+        text = f"{text.partition(';')[0].partition(place.tree)[0].removesuffix(' in ')}; {_REMEDY}"
+    return text
+
+
+def _strayed(place: CommitPlace, called: str) -> str:
+    """What is wrong with where the modules of the target came from; empty if nothing is."""
+    own, strays = json.loads(Path(place.front, _ORIGINS).read_text(encoding="utf-8"))
+    if strays:
+        return f"{strays[0]} was imported from the checkout, not from the commit; keep such a module outside of both"
+    if not own:
+        advice = f"is it below another folder than {place.folder!r}? --path names it"
+        return f"{called} imported nothing from the commit: {advice}"
+    return ""
 
 
 def open_commit() -> Target:
-    """The target of the commit, in the child process. Its place is found on the import path."""
+    """The target of the commit, in the child process."""
+    return cast(Target, _opened_by(open_here))
+
+
+def open_commit_engine() -> Engine:
+    """The engine of the commit, in its process."""
+    return cast(Engine, _opened_by(open_engine_here))
+
+
+def _opened_by(opening: Callable[[str], Any]) -> "_Traced":
+    """What is opened of the commit. Its place is found on the import path."""
     found = next(path for entry in sys.path if (path := Path(entry, _PLACE)).is_file())
     place = CommitPlace.read(found)
     # Bisection checks out one commit right after the other: two files of the same size and second look the same.
     sys.dont_write_bytecode = True
     os.chdir(place.front)  # what lies where the user stands is not of the commit
-    return _Traced(open_here(place.spec), place)
+    return _Traced(opening(place.spec), place)
 
 
 class _Traced:
-    """A target that writes down where its modules came from."""
+    """A target, or an engine, that writes down where its modules came from."""
 
-    def __init__(self, target: Target, place: CommitPlace) -> None:
-        self._target = target
+    def __init__(self, opened: Any, place: CommitPlace) -> None:
+        self._opened = opened
         self._place = place
         self._known = -1
-        self.name = target.name
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._target, name)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._opened, name)
 
-    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
-        answer = self._target.start(shape)
+    def start(self, shape: Any) -> Any:
+        answer = self._opened.start(shape)
         if len(sys.modules) != self._known:  # it is started many times, and imports at the first one
             self._known = len(sys.modules)
             text = json.dumps(origins(list(sys.modules.values()), self._place))
             Path(self._place.front, _ORIGINS).write_text(text, encoding="utf-8")
         return answer
-
-    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
-        return self._target.step(operation)
-
-    def close(self) -> None:
-        self._target.close()
 
 
 def origins(modules: Iterable[ModuleType], place: CommitPlace) -> tuple[int, list[str]]:

@@ -74,7 +74,7 @@ def commit_sides(
             stack.callback(close_target, targets[-1])
         judges = _judges(oracles, wanted.target, *(target.launched() for target in targets))
         sides = [
-            VerifiedSide(_name(commit), wanted.target, target, Home(*target.home), judges)
+            VerifiedSide(commit_name(commit), wanted.target, target, target.home, judges)
             for commit, target in zip((old, new), targets, strict=True)
         ]
         yield sides[0], sides[1]
@@ -100,7 +100,7 @@ def short_name(spec: str) -> str:
     return f"{named.release}+{named.patch.label}@{digest}"
 
 
-def _name(commit: Commit) -> str:
+def commit_name(commit: Commit) -> str:
     """A commit as reports call it."""
     subject = commit.subject if len(commit.subject) <= 50 else f"{commit.subject[:47]}..."
     return f"{commit.hash[:7]} ({subject})"

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ..adapters import family_of
@@ -25,82 +24,11 @@ from ..reports.summary import NEW
 from .bisect import one_line
 from .deviations import ALIKE, SAME
 from .scheduler_cases import NOTHING, SHOWS
+from .watch_engines import engine_parts
+from .watch_parts import ROOT, PartNews, Sides, Unexplained, WatchPart
 
 LONGEST = 0.5
 """No part but the last takes more of the time that is left."""
-_ROOT = (__package__ or "").split(".")[0]
-
-
-@dataclass(frozen=True)
-class Sides:
-    """What is judged, against what, and where traces are kept."""
-
-    new: str
-    old: str
-    out: Path
-    minutes: float
-    seen: dict[str, dict[str, str]] = field(default_factory=dict)
-    """What one part has seen of the old release and tells the next, by what it is about."""
-    reference: str = ""
-    """The release whose deviations are known; empty if there is none, or if this is no release of a family."""
-
-    @classmethod
-    def of(cls, new: str, old: str, out: Path, minutes: float) -> "Sides":
-        """With the reference of the family."""
-        family = family_of(new)
-        reference = family.spec(family.reference) if family is not None and family.reference else ""
-        return cls(new, old, out, minutes, reference=reference)
-
-
-@dataclass(frozen=True)
-class Unexplained:
-    """A finding on the new release of no known flaw, or of one that did not come up on the old release."""
-
-    text: str
-    trace: str
-    kind: tuple[str, str]
-    """Observable and operation, as of `Finding.kind`."""
-
-
-@dataclass
-class PartNews:
-    """What a part has come to; each list a line a thing."""
-
-    figures: str = ""
-    new: list[str] = field(default_factory=list)
-    """What the new release does wrong and the old one did not, or what no known flaw explains."""
-    fixed: list[str] = field(default_factory=list)
-    still: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    open: list[str] = field(default_factory=list)
-    """What could not be judged."""
-    unexplained: list[Unexplained] = field(default_factory=list)
-    """It is new unless the old release shows the same in its trace."""
-
-
-@dataclass(frozen=True)
-class WatchPart:
-    """One command."""
-
-    name: str
-    words: tuple[str, ...]
-    """Its words behind `blockproof`."""
-    read: Callable[[Any, Sides], PartNews]
-    """Makes of its JSON what it has come to. Any error means that it has not come to its end."""
-    codes: tuple[int, ...] = (0, 1)
-    """Exit codes with which it has come to its end."""
-    module: str = "fuzz.cli"
-    """What runs it."""
-    plain: bool = False
-    """True if it prints text instead of JSON."""
-
-    @property
-    def command(self) -> str:
-        """As a person would write it."""
-        program = "blockproof" if self.module == "fuzz.cli" else f"python -m {_ROOT}.{self.module}"
-        return " ".join([program, *self.words])
-
-
 Run = Callable[[WatchPart, float], Ran]
 """Runs a part for so many seconds at most."""
 
@@ -148,7 +76,7 @@ class WatchedRelease:
 
 def run_part(part: WatchPart, seconds: float) -> Ran:
     """Run a part for so many seconds at most."""
-    return run_command([sys.executable, "-P", "-m", f"{_ROOT}.{part.module}", *part.words], seconds=seconds)
+    return run_command([sys.executable, "-P", "-m", f"{ROOT}.{part.module}", *part.words], seconds=seconds)
 
 
 def watch(
@@ -296,18 +224,23 @@ _JUDGED = ("--oracle", "shadow,contract,liveness", "--seed", "2026", "--jobs", "
 
 def parts_of(sides: Sides) -> list[WatchPart]:
     """What is asked about a release, and how."""
-    both = ("--target", sides.old, "--target", sides.new)
+    both, family = ("--target", sides.old, "--target", sides.new), family_of(sides.new)
     shared = 60 * sides.minutes
     campaign = f"{max(1.0, shared * CAMPAIGN_SHARE / 2):.0f}"
     parts = []
-    if (family := family_of(sides.new)) is not None and family.here != family.version_in(sides.new):
+    if family is not None and family.here != family.version_in(sides.new):
         for spec in dict.fromkeys(filter(None, (sides.old, sides.new, sides.reference))):
             parts.append(WatchPart(f"installing {spec}", ("targets", "install", spec), _read_install, (0,), plain=True))
+    simulated = sides.engine or (family is not None and family.open_engine is not None)
+    parts += engine_parts(sides) if simulated else ()
+    if sides.engine:
+        scripts = WatchPart("scripts", ("findings", "--scripts", *both, "--json"), _read_findings)
+        return [*parts, *([scripts] if family is not None else ())]
     parts.append(WatchPart("answers", ("targets", "check", sides.new, "--json"), _read_check))
     for spec, read in ((sides.old, _read_old_campaign), (sides.new, _read_campaign)):
         judged = ("campaign", "--target", spec, *_JUDGED, "--seconds", campaign, "--out", str(sides.out))
         parts.append(WatchPart(f"campaign on {spec}", judged, read))
-    if family_of(sides.new) is not None:
+    if family is not None:
         parts.append(WatchPart("findings", ("findings", *both, "--json"), _read_findings))
     seconds = f"{max(1.0, shared * DIFF_SHARE):.0f}"
     kept = str(sides.out / "differences")
@@ -320,7 +253,7 @@ def parts_of(sides: Sides) -> list[WatchPart]:
         asked = ("--target", sides.reference, "--check", str(DEVIATIONS), "--also", spec, "--json")
         read = _read_old_deviations if spec == sides.old else _read_deviations
         parts.append(WatchPart(f"deviations of {spec}", ("deviations", *asked), read))
-    if family_of(sides.new) is not None:  # last what takes longest
+    if family is not None:  # last what takes longest
         parts.append(WatchPart("scripts", ("findings", "--scripts", *both, "--json"), _read_findings))
     if sides.reference:
         parts.append(WatchPart("theorems", (sides.old, sides.new), _read_proofs, module="fuzz.releases.verify_proofs"))

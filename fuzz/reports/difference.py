@@ -1,6 +1,6 @@
 """How two targets differ, as a document: what `diff --json` prints, and the report of it for people."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -25,6 +25,19 @@ class SituationRow(msgspec.Struct):
     """The file of its smallest trace."""
     command: str = ""
     """The shell command that shows it on both, side by side."""
+
+
+class Work(msgspec.Struct):
+    """How much of something both have done for the same stories: counted, not judged."""
+
+    old: int
+    new: int
+
+
+def work_table(work: Mapping[str, Work]) -> Table:
+    """A row for each kind of work."""
+    rows = [[name, f"{one.old:,}", f"{one.new:,}"] for name, one in work.items()]
+    return Table("Work for the same stories", ("work", "old side", "new side"), rows)
 
 
 class CompareRow(msgspec.Struct):
@@ -55,6 +68,8 @@ class DifferenceDocument(ResultDocument, tag="difference"):
     """What one of them hides or lacks."""
     comparisons: list[CompareRow]
     interrupted: bool = False
+    work: dict[str, Work] = {}
+    """What two engines have done; empty for targets."""
 
     @property
     def situations(self) -> list[SituationRow]:
@@ -87,7 +102,7 @@ class DifferenceDocument(ResultDocument, tag="difference"):
 
     def tables(self) -> Sequence[Table]:
         """One for each strictness."""
-        return [one.table() for one in self.comparisons]
+        return [*(one.table() for one in self.comparisons), *([work_table(self.work)] if self.work else ())]
 
 
 def _card(comparison: CompareRow, one: SituationRow, target: str) -> FoundCard:

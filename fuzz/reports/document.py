@@ -16,6 +16,7 @@ import msgspec
 
 from ..findings.words import plural
 from .charts import Chart
+from .story import StoryDocument, Verdict
 
 VERSION = 1
 MOST_TRACES = 60
@@ -121,36 +122,6 @@ class GroupWords(msgspec.Struct):
     words: str
     tokens: int
     """That a table entry stands for."""
-
-
-class Place(msgspec.Struct, omit_defaults=True):
-    """Where to look; -1 for what does not apply."""
-
-    request: int = -1
-    group: int = -1
-    entry: int = -1
-    position: int = -1
-    """In tokens."""
-    block: int = -1
-
-
-class Verdict(msgspec.Struct, omit_defaults=True):
-    """What was found, or that nothing was."""
-
-    found: bool
-    headline: str
-    sentence: str = ""
-    """The first difference, or what is wrong, explained in a sentence or two."""
-    text: str = ""
-    """As a terminal shows it."""
-    oracle: str = ""
-    observable: str = ""
-    rule: str = ""
-    """What the violated property demands."""
-    severity: str = ""
-    step: int = -1
-    """Index of the step at which it shows; -1 for the construction."""
-    place: Place | None = None
 
 
 class TraceDocument(msgspec.Struct, omit_defaults=True, tag_field="document", tag="trace"):
@@ -337,7 +308,7 @@ class PlanDocument(msgspec.Struct, tag_field="document", tag="plan"):
     command: str
 
 
-Document = TraceDocument | ReportDocument | PlanDocument
+Document = TraceDocument | StoryDocument | ReportDocument | PlanDocument
 """What a page can show."""
 
 

@@ -110,7 +110,7 @@ class SchedulerDocument(ResultDocument, tag="scheduler"):
 def _card(one: StoryFound, run: SchedulerDocument) -> FoundCard:
     head = f"{one.name}: {one.judge}, step {one.step}"
     card = FoundCard(head, one.what, oracle=one.judge, observable=one.rule, target=run.target)
-    card.times = run.counted.get(one.name, 1)
+    card.times, card.file = run.counted.get(one.name, 1), one.file
     card.command = shlex.join(["blockproof", "replay", one.file, "--target", run.target]) if one.file else ""
     return card
 

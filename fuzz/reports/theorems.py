@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ..findings.words import plural
+from .difference import Work, work_table
 from .document import FoundCard, Lead, ReportDocument, ResultDocument, Table
 
 
@@ -146,6 +147,8 @@ class ChangeDocument(ResultDocument, tag="verification"):
     intended_not_seen: list[str] = []
     judged_operations: dict[str, int] = {}
     speed: str | dict[str, Any] = ""
+    work: dict[str, Work] = {}
+    """What two engines have done; empty for targets."""
 
     def report(self, title: str, *, running: bool = False) -> ReportDocument:
         """See `ResultDocument`."""
@@ -171,7 +174,8 @@ class ChangeDocument(ResultDocument, tag="verification"):
     def tables(self) -> Sequence[Table]:
         """See `ResultDocument`."""
         intended = [[name, f"{times:,}"] for name, times in sorted(self.intended.items())]
-        return _sides(self.proofs), Table("Intended changes", ["id", "times"], intended)
+        work = (work_table(self.work),) if self.work else ()
+        return *work, _sides(self.proofs), Table("Intended changes", ["id", "times"], intended)
 
 
 def _card(one: VerifyFound, target: str) -> FoundCard:

@@ -20,7 +20,8 @@ class TellingEngine:
             return found
 
         def told(*given: Any) -> Any:
-            self.lines.append(" ".join([name, *map(str, given)]))
+            self._begin(" ".join([name, *map(str, given)]))
+            self._optional(name, *given)
             return self._delivered(found(*given))
 
         return told
@@ -31,19 +32,21 @@ class TellingEngine:
         limits = f"{core.num_blocks} blocks, at most {core.max_model_len} tokens of a request"
         limits += f", {core.max_num_batched_tokens} tokens and {shape.max_requests} requests in a step"
         options = "".join(f", {name} {value}" for name, value in shape.options.items())
-        self.lines.append(f"start: {groups}, {limits}, {'with' if core.caching else 'no'} prefix cache{options}")
+        self._begin(f"start: {groups}, {limits}, {'with' if core.caching else 'no'} prefix cache{options}")
         self._engine.start(shape)
 
     def add(self, request: ClientRequest) -> Any:
         """See `Engine`."""
         more = [f"{name} {value}" for name in _MORE if (value := getattr(request, name)) not in (None, 0, ())]
         what = f"{list(request.prompt)}, at most {request.max_tokens} more"
-        self.lines.append(f"add {request.id}: {', '.join([what, *more])}")
+        self._begin(f"add {request.id}: {', '.join([what, *more])}")
+        self._added(request.id)
         return self._delivered(self._engine.add(request))
 
     def cancel(self, id: str) -> Any:
         """See `Engine`."""
-        self.lines.append(f"cancel {id}")
+        self._begin(f"cancel {id}")
+        self._gone(id)
         return self._delivered(self._engine.cancel(id))
 
     def schedule(self) -> ScheduledBatch | None:
@@ -52,11 +55,12 @@ class TellingEngine:
         if isinstance(batch, ScheduledBatch):
             self._steps += 1
             self._numbers[id(batch)] = self._steps
-            self.lines.append(f"schedule: step {self._steps}")
-            self.lines += [f"  {name} is set back" for name in batch.preempted]
-            self.lines += [f"  copies {one.source} to {one.target} in group {one.group}" for one in batch.copies]
-            self.lines += [f"  {one.kind} {one.id}: slots {list(one.device)}" for one in batch.transfers]
-            self.lines += [f"  {_part(part)}" for part in batch.parts]
+            self._begin(f"schedule: step {self._steps}")
+            lines = [f"{name} is set back" for name in batch.preempted]
+            lines += [f"copies {one.source} to {one.target} in group {one.group}" for one in batch.copies]
+            lines += [f"{one.kind} {one.id}: slots {list(one.device)}" for one in batch.transfers]
+            for line in (*lines, *map(_part, batch.parts)):
+                self._more(line)
             self._delivered(batch.delivered)
         return batch
 
@@ -66,15 +70,42 @@ class TellingEngine:
         tokens = ", ".join(f"{name} {list(tokens)}" for name, tokens in results.tokens.items() if tokens)
         more = "".join(f"; {name} has ended" for name in results.transferred)
         more += "".join(f"; {name} has failed" for name in results.failed)
-        self.lines.append(f"update: {ended} has sampled {tokens or 'nothing'}{more}")
+        self._begin(f"update: {ended} has sampled {tokens or 'nothing'}{more}")
+        self._landed(batch, results)
         return self._delivered(self._engine.update(batch, results))
 
     def _delivered(self, told: Any) -> Any:
         for one in told or ():
             if isinstance(one, Delivered):
                 ends = f" and ends: {one.ended}" if one.ended else ""
-                self.lines.append(f"  {one.request} gets {list(one.tokens)}{ends}{f' ({one.why})' if one.why else ''}")
+                self._more(f"{one.request} gets {list(one.tokens)}{ends}{f' ({one.why})' if one.why else ''}")
+                self._told(one)
         return told
+
+    # For those who do more than tell.
+
+    def _begin(self, text: str) -> None:
+        """A call is made."""
+        self.lines.append(text)
+
+    def _more(self, text: str) -> None:
+        """Something that belongs to it."""
+        self.lines.append(f"  {text}")
+
+    def _added(self, id: str) -> None:
+        """A request arrives."""
+
+    def _gone(self, id: str) -> None:
+        """Its client has gone."""
+
+    def _optional(self, name: str, *given: Any) -> None:
+        """A method is called that not every engine has."""
+
+    def _landed(self, batch: ScheduledBatch | None, results: StepResults) -> None:
+        """A step has ended."""
+
+    def _told(self, one: Delivered) -> None:
+        """A client gets something."""
 
 
 _MORE = ("stop", "priority", "adapter", "salt", "items", "external")

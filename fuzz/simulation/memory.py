@@ -21,7 +21,10 @@ class SlotMemory:
         self.again = 0
         """Tokens that were written though they still stood elsewhere: computed twice."""
         self.written = 0
-        self._writers: dict[Slot, tuple[str, int]] = {}
+        self.writers: dict[Slot, tuple[str, int]] = {}
+        """Who computed last what stands in a slot, and at which position."""
+        self.misread: list[tuple[Slot, int]] = []
+        """Slots in which something else was found than must be there, and the tag that was found."""
         self._places: dict[int, Slot] = {}
         self._junk = count(-1, -1)
 
@@ -48,7 +51,7 @@ class SlotMemory:
     def compute(self, slot: Slot, tag: int, request: str, position: int) -> None:
         """Write what a step has computed for this token of a request, and note where it stands."""
         self.written += 1
-        self._writers[slot] = (request, position)
+        self.writers[slot] = (request, position)
         before = self._places.get(tag)
         if before is not None and before != slot and self.get(before) == tag:
             self.again += 1
@@ -57,7 +60,7 @@ class SlotMemory:
 
     def writer(self, slot: Slot) -> str:
         """Who computed last what stands in a slot, as the end of a sentence; empty if nobody did."""
-        found = self._writers.get(slot)
+        found = self.writers.get(slot)
         return f"; position {found[1]} of {found[0]} was computed there last" if found else ""
 
     def fill(self, memory: str, block: int, tag: int) -> None:
@@ -113,6 +116,7 @@ class Placed:
             if slot is None:
                 yield f"position {position}, for which there is no slot {group}"
             elif (found := cells.get(slot)) != tags[position]:
+                cells.misread.append((slot, found))
                 where = f"position {position} in {self.named(slot)}"
                 yield f"{where}, which holds {said(found)} {group}{cells.writer(slot)}"
 

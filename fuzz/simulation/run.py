@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..findings.story_finding import StoryFinding, place_of, rule_of
 from .answers import problem_with
@@ -14,6 +14,10 @@ from .memory import Slot
 from .protocol import DECLARED, Engine, ScheduledBatch, StepResults
 from .story import Happening, SimulatedStory
 
+Fates: TypeAlias = Mapping[str, tuple[str, tuple[int, ...]]]
+"""By the name of a request: why it has ended, and the tokens that its client got."""
+TIMELY = ("reweigh", "fork", "truncate")
+"""What a client gets depends on when these happen to it."""
 MOST_REFUSED = 3
 """Requests that an engine refuses or gives up are tried alone, at most so many of a story."""
 
@@ -313,6 +317,21 @@ class SimulatedRun:
         return alone.judge.clients[client.request.id]
 
     # Reports.
+
+    @property
+    def fates(self) -> Fates:
+        """Of all requests that were served to their end, whatever else has happened. Empty for a story in which they
+        depend on when something happens (`TIMELY`)."""
+        if any(one.what in TIMELY for one in self.story.happenings):
+            return {}
+        times: Counter[str] = Counter()
+        fates: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for client in (*self.judge.past, *self.judge.clients.values()):
+            name = client.request.id
+            times[name] += 1
+            if client.ended and not client.gone:
+                fates[f"{name}, the {times[name]}." if times[name] > 1 else name] = client.ended, tuple(client.got)
+        return fates
 
     @property
     def reached(self) -> Counter[str]:

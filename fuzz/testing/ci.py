@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from ..engines.stories import StoryTask
 from ..findings.words import plural
 from ..findings.writing import write_file
 from ..opening.oracles import suited_to
@@ -24,8 +25,10 @@ from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import TraceError
 from ..traces.judges import judges_for
 from ..traces.reproduction import safe_name
-from .corpus import CorpusCase, Outcome, read_case
+from .ci_engines import STEPS, junit, replayed_stories, simulate_words, simulated, summary
+from .corpus import Outcome, read_case
 from .runner import Runner, runner_here
+from .story_corpus import StoryAgain
 
 MOST_INTERRUPTIONS = 3
 """Ctrl-C more often than that, and what is waited for is killed."""
@@ -52,6 +55,8 @@ class CiJob:
     known: Path | None = None
     floors: Path | None = None
     isolate: bool = True
+    engine: bool = False
+    """The target is an engine: it is simulated, and the corpus has stories."""
 
     @property
     def corpus_junit(self) -> Path:
@@ -120,7 +125,7 @@ def run(job: CiJob, environ: Mapping[str, str] = os.environ, say: Callable[[str]
     try:
         if job.corpus is not None and _corpus_fails(job, runner, say):
             return 1
-        return _fuzz(job, number, runner)
+        return _simulate(job, number, runner) if job.engine else _fuzz(job, number, runner)
     except (TargetUnavailableError, TraceError, ValueError) as error:
         _nothing_tested(str(error), job, runner)
         raise
@@ -139,9 +144,9 @@ def _corpus_fails(job: CiJob, runner: Runner, say: Callable[[str], None]) -> boo
     assert job.corpus is not None
     if not job.corpus.is_dir():
         raise ValueError(f"{job.corpus}: no such folder of traces; make it, or leave --corpus out")
-    cases = [read_case(path, job.target) for path in sorted(job.corpus.glob("*.json"))]
-    runner.group(f"{plural(len(cases), 'trace')} from {job.corpus}, which must show nothing")
-    outcomes = _replayed(cases, job)
+    count, nouns = len([*job.corpus.glob("*.json")]), ("story", "stories") if job.engine else ("trace", "")
+    runner.group(f"{plural(count, *nouns)} from {job.corpus}, which must show nothing")
+    outcomes = _replayed(job.corpus, job)
     for outcome in outcomes:
         say(f"{'FAILED' if outcome.failed else 'passed'}  {outcome.case.path}  {outcome.headline}".rstrip())
         if outcome.failed:
@@ -149,15 +154,18 @@ def _corpus_fails(job: CiJob, runner: Runner, say: Callable[[str], None]) -> boo
     runner.end_group()
     for outcome in outcomes:
         if outcome.failed:
-            text = f"{outcome.replayed.finding or outcome.headline}\nrepeat it: {outcome.case.command}"
+            text = f"{outcome.text}\nrepeat it: {outcome.case.command}"
             runner.error(outcome.headline, text, str(outcome.case.path))
     write_file(job.corpus_junit, corpus_junit(job.target, outcomes))
-    runner.summarize(corpus_summary(outcomes))
+    runner.summarize(corpus_summary(outcomes, nouns))
     return any(outcome.failed for outcome in outcomes)
 
 
-def _replayed(cases: list[CorpusCase], job: CiJob) -> list[Outcome]:
-    """What each case shows, on a target that is opened once."""
+def _replayed(corpus: Path, job: CiJob) -> Sequence[Outcome | StoryAgain]:
+    """What each case shows, on a target that is opened once, or on the engine."""
+    if job.engine:
+        return replayed_stories(corpus, job.target, job.report / "corpus")
+    cases = [read_case(path, job.target) for path in sorted(corpus.glob("*.json"))]
     if not cases:
         return []
     target = open_target(job.target, isolate=job.isolate)
@@ -178,7 +186,7 @@ def _write_page(outcome: Outcome, target: Target, job: CiJob) -> None:
     page_beside(case.file, target, judges, KeptTrace(job.report / "corpus" / case.path.name, case.command))
 
 
-def corpus_junit(target: str, outcomes: list[Outcome]) -> str:
+def corpus_junit(target: str, outcomes: Sequence[Outcome | StoryAgain]) -> str:
     """JUnit XML: a test case for each trace."""
     failures = str(sum(outcome.failed for outcome in outcomes))
     suite = ElementTree.Element("testsuite", name=f"blockproof corpus {target}", failures=failures, errors="0")
@@ -190,14 +198,41 @@ def corpus_junit(target: str, outcomes: list[Outcome]) -> str:
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def corpus_summary(outcomes: list[Outcome]) -> str:
-    """Markdown: how many traces show nothing, and all of those that do."""
+def corpus_summary(outcomes: Sequence[Outcome | StoryAgain], nouns: Sequence[str] = ("trace",)) -> str:
+    """Markdown: how many traces, or what the nouns call them, show nothing, and all of those that do."""
     failed = [outcome for outcome in outcomes if outcome.failed]
     verdict = f"{len(failed)} of them failed" if failed else "nothing was found"
-    lines = [f"## blockproof: {plural(len(outcomes), 'trace')} of the corpus replayed, {verdict}", ""]
+    several = plural(len(outcomes), *nouns)
+    lines = [f"## blockproof: {several} of the corpus replayed, {verdict}", ""]
     for outcome in failed:
         lines += [f"`{outcome.case.path}`", "", "```", *outcome.lines(), "```", ""]
     return "\n".join(lines)
+
+
+def _simulate(job: CiJob, seed: int, runner: Runner) -> int:
+    """Simulate the engine, and report what that comes to."""
+    steps = STEPS if job.operations is None and job.seconds is None else job.operations
+    attention = tuple(job.attention.split(",")) if job.attention else ()
+    task = StoryTask(seed, steps=steps, seconds=job.seconds, attention=attention, goes_on=False)
+    out = job.report / "findings"
+    runner.group(f"$ {shlex.join(['blockproof', *simulate_words(job.target, task, out)])}")
+    outcome = simulated(job.target, task, out)
+    print("\n".join(outcome.lines()))
+    runner.end_group()
+    write_file(job.fuzz_junit, junit(outcome))
+    write_file(job.fuzz_summary, summary(outcome))
+    _report(job, runner)
+    return outcome.exit_code
+
+
+def _report(job: CiJob, runner: Runner) -> bool:
+    """Hand on what a search has written. True if there are failures in it."""
+    if job.fuzz_summary.exists():
+        runner.summarize(job.fuzz_summary.read_text(encoding="utf-8"))
+    failures = _failures(job.fuzz_junit) if job.fuzz_junit.exists() else []
+    for failure in failures:
+        runner.error(failure.get("message", ""), failure.text or "", source_of(job.target))
+    return bool(failures)
 
 
 def _fuzz(job: CiJob, seed: int, runner: Runner) -> int:
@@ -209,12 +244,7 @@ def _fuzz(job: CiJob, seed: int, runner: Runner) -> int:
     code, said = _done(command)
     sys.stderr.write(said)
     runner.end_group()
-    if job.fuzz_summary.exists():
-        runner.summarize(job.fuzz_summary.read_text(encoding="utf-8"))
-    failures = _failures(job.fuzz_junit) if job.fuzz_junit.exists() else []
-    for failure in failures:
-        runner.error(failure.get("message", ""), failure.text or "", source_of(job.target))
-    if code and not failures:
+    if not _report(job, runner) and code:
         problem = (said.strip().splitlines() or [f"blockproof fuzz: exit status {code}"])[-1]
         _nothing_tested(problem, job, runner)
     return code

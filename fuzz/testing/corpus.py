@@ -69,6 +69,11 @@ class Outcome:
         return ""
 
     @property
+    def text(self) -> str:
+        """What is wrong, with all that is known of it."""
+        return str(self.replayed.finding or self.headline)
+
+    @property
     def failed(self) -> bool:
         """True if something is wrong."""
         return bool(self.headline)

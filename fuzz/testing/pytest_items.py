@@ -1,8 +1,7 @@
-"""What the pytest plugin collects: a test for each trace file, and one for each attention type that is fuzzed."""
+"""What the pytest plugin collects: a test for each file of a finding, and those that look for new ones."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
 
 import pytest
 
@@ -15,23 +14,21 @@ from ..planning.shipped import QUESTIONS, is_of_real_bug
 from ..reports.vacuity import vacuity
 from ..runs.open_run import open_run
 from ..targets.base import TargetUnavailableError, adapted_shape, lacking
-from ..traces.files import TraceError
+from ..traces.files import STORY, TraceError, other_form
 from ..workload.draw import SeededDraw
 from ..workload.shapes import ATTENTION, draw_shape
 from .corpus import CorpusCase, read_case
 from .pytest_options import chosen_seed
-from .pytest_shared import MARK, shared, shortest
+from .pytest_shared import MARK, BlockproofItem, shared, shortest
+from .pytest_stories import SimulateItem, StoryItem
+from .story_corpus import read_story_case
 
 SHAPES_TRIED = 100
 """So many shapes of an attention type are offered to a target before it counts as one that builds none."""
 
 
-class BlockproofItem(pytest.Item):
-    """A test of a target; `spec` names the target."""
-
-    spec: str
-    label: str
-    """What is written above a failure."""
+class TargetItem(BlockproofItem):
+    """A test of a target."""
 
     def setup(self) -> None:
         """Opens the target, where that has not been done."""
@@ -40,38 +37,33 @@ class BlockproofItem(pytest.Item):
         except TargetUnavailableError as error:
             pytest.fail(str(error), pytrace=False)
 
-    def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where the test is, no line, and its label."""
-        return self.path, None, self.label
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]  # of pytest
-        """Of an exception that nobody expected, the places below this file only: no frames of pytest."""
-        excinfo.traceback = excinfo.traceback.cut(path=__file__)
-        return super().repr_failure(excinfo)
-
-    def fail(self, lines: Iterable[str]) -> NoReturn:
-        """Fail with this text and no traceback: it was not this code that is wrong."""
-        pytest.fail("\n".join(lines), pytrace=False)
-
 
 class TraceModule(pytest.File):
-    """A trace file, or, among the real bugs, a question about a configuration."""
+    """A file of a finding: a trace, a story of an engine, or, among the real bugs, a question about a configuration."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One test: the trace is replayed, the question asked. CollectError, in one line, if it cannot be read."""
+        """One test: the trace or story is replayed, the question asked. CollectError, in one line, if it cannot be
+        read."""
         ours, path = shared(self.config), shortest(self.path)
         is_real = is_of_real_bug(self.path)
         try:
             if is_real and self.path.parent.name == QUESTIONS:
                 yield QuestionItem.from_parent(self, name="ask", question=read_finding(path))
                 return
+            if other_form(self.path) == STORY:
+                engine = ours.target if ours.engine else None
+                yield StoryItem.from_parent(self, name="replay", case=read_story_case(path, engine))
+                return
+            if ours.engine:
+                problem = "is the trace of a target; replay it without --blockproof-engine"
+                raise TraceError(str(path), "", problem)
             case = read_case(path, ours.target, ours.oracles_for(ours.target or "impl"), is_real)
         except TraceError as error:
             raise self.CollectError(str(error)) from None
         yield TraceItem.from_parent(self, name="replay", case=case)
 
 
-class TraceItem(BlockproofItem):
+class TraceItem(TargetItem):
     """A trace, replayed: it must show nothing."""
 
     def __init__(self, *, case: CorpusCase, **more: object) -> None:
@@ -118,22 +110,27 @@ class QuestionItem(pytest.Item):
             pytest.fail(finding_text(found), pytrace=False)
 
 
-class FuzzModule(pytest.Collector):
-    """Parent of the tests that fuzz; it stands for no file."""
+class SearchModule(pytest.Collector):
+    """Parent of the tests that look for something new; it stands for no file."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """A test for each attention type."""
-        for name in shared(self.config).attention or ATTENTION:
+        """A test for each attention type; of an engine one for all that it has, unless some were asked for."""
+        ours = shared(self.config)
+        if ours.engine:
+            for name in ours.attention or ("",):
+                yield SimulateItem.from_parent(self, name=f"simulate[{name}]" if name else "simulate", attention=name)
+            return
+        for name in ours.attention or ATTENTION:
             yield FuzzItem.from_parent(self, name=f"fuzz[{name}]", attention=name)
 
 
-def fuzz_items(session: pytest.Session) -> list[pytest.Item]:
-    """The tests that fuzz: the same names in every process."""
-    parent = FuzzModule.from_parent(session, name="blockproof", nodeid="blockproof")
+def search_items(session: pytest.Session) -> list[pytest.Item]:
+    """The tests that look for something new: the same names in every process."""
+    parent = SearchModule.from_parent(session, name="blockproof", nodeid="blockproof")
     return [item for item in parent.collect() if isinstance(item, pytest.Item)]
 
 
-class FuzzItem(BlockproofItem):
+class FuzzItem(TargetItem):
     """One attention type, fuzzed for some seconds: nothing must be found."""
 
     def __init__(self, *, attention: str, **more: object) -> None:

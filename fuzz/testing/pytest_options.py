@@ -18,6 +18,8 @@ class Option(NamedTuple):
 OPTIONS = (
     Option("target", "TARGET", "What is tested, as `blockproof fuzz --target` takes it."),
     Option("seconds", "S", "Fuzz the target: one test for each attention type, each of so many seconds."),
+    Option("engine", None, "The target is an engine to be simulated, as `blockproof simulate` takes it."),
+    Option("steps", "N", "Simulate the engine for so many steps, the same on every machine."),
     Option("traces", "DIR", "Collect the trace files (*.json) in this folder, or real-bugs. May be repeated."),
     Option("oracle", "NAMES", "What judges, as `blockproof fuzz --oracle` takes it; by default what suits the target."),
     Option("attention", "NAMES", "Attention types to fuzz, such as full,full+sliding; by default all that are built."),
@@ -28,6 +30,8 @@ OPTIONS = (
 )
 REAL_BUGS = "real-bugs"
 """In place of a folder, unless there is one of this name: the traces of real bugs that come with blockproof."""
+SEARCHES = ("seconds", "steps")
+"""Each asks for tests that look for something new."""
 _SEED = pytest.StashKey[int]()
 
 
@@ -50,6 +54,11 @@ def option(config: pytest.Config, name: str) -> Any:
     """The value of an option, else of the setting of that name; None or empty if neither is given."""
     given = config.getoption(f"blockproof_{name}")
     return config.getini(f"blockproof_{name}") if given is None else given
+
+
+def is_search_asked(config: pytest.Config) -> bool:
+    """True if there are tests that look for something new."""
+    return any(option(config, name) for name in SEARCHES)
 
 
 def trace_folders(config: pytest.Config) -> list[Path]:

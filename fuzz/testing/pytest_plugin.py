@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .pytest_options import add_options, choose_seed, chosen_seed, option, trace_folders
+from .pytest_options import add_options, choose_seed, chosen_seed, is_search_asked, option, trace_folders
 
 _WORKER_SEED = "blockproof_seed"
 
@@ -26,7 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "blockproof: a trace that is replayed, or a target that is fuzzed")
     worker = getattr(config, "workerinput", {})
     choose_seed(config, worker[_WORKER_SEED] if _WORKER_SEED in worker else secrets.randbelow(2**32))
-    if option(config, "seconds"):
+    if is_search_asked(config):
         from .pytest_shared import shared
 
         shared(config)
@@ -52,9 +52,10 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """What is fuzzed, with the seed."""
-    if not option(config, "seconds"):
+    if not is_search_asked(config):
         return None
-    return f"blockproof: fuzzing {option(config, 'target')}, seed {chosen_seed(config)}"
+    done = "simulating" if option(config, "engine") else "fuzzing"
+    return f"blockproof: {done} {option(config, 'target')}, seed {chosen_seed(config)}"
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -93,8 +94,8 @@ def _is_of_a_finding(path: Path) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Adds the tests that fuzz, before any are filtered: -k and -m hold for them as well."""
-    if option(config, "seconds"):
-        from .pytest_items import fuzz_items
+    """Adds the tests that fuzz, or simulate, before any are filtered: -k and -m hold for them as well."""
+    if is_search_asked(config):
+        from .pytest_items import search_items
 
-        items += fuzz_items(session)
+        items += search_items(session)

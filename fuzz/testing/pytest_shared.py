@@ -1,22 +1,45 @@
 """What the tests of the pytest plugin share in one process: options that were checked, and opened targets."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 
+from ..opening.engines import is_engine
 from ..opening.oracles import attention_named, oracles_named
 from ..opening.targets import check_spec, open_target
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import TraceError
 from ..traces.known_file import read_known
-from .pytest_options import named_path, option
+from .pytest_options import SEARCHES, named_path, option
 
 MARK = "blockproof"
 """The marker of all tests of the plugin."""
 _NAME = "blockproof-shared"
 T = TypeVar("T")
+
+
+class BlockproofItem(pytest.Item):
+    """A test of a target or an engine, which `spec` names."""
+
+    spec: str
+    label: str
+    """What is written above a failure."""
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the test is, no line, and its label."""
+        return self.path, None, self.label
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]  # of pytest
+        """Of an exception that nobody expected, the places below this file only: no frames of pytest."""
+        excinfo.traceback = excinfo.traceback.cut(path=sys.modules[type(self).__module__].__file__)
+        return super().repr_failure(excinfo)
+
+    def fail(self, lines: Iterable[str]) -> NoReturn:
+        """Fail with this text and no traceback: it was not this code that is wrong."""
+        pytest.fail("\n".join(lines), pytrace=False)
 
 
 class Shared:
@@ -29,17 +52,33 @@ class Shared:
         self.target: str | None = option(config, "target") or None
         self.isolate = bool(option(config, "isolate"))
         self.out = shortest(named_path(config, "out") or config.rootpath / "findings")
-        self.seconds = self._seconds()
+        said = bool(option(config, "engine"))
+        self.engine = self._checked("target", lambda: is_engine(self.target or "impl", said))
+        """The target is an engine to be simulated."""
+        self.seconds, self.steps = self._number("seconds"), int(self._number("steps"))
         self.oracle: str = option(config, "oracle") or "auto"
         self._checked("oracle", lambda: oracles_named(self.oracle, self.target or "impl"))
         attention = option(config, "attention")
-        self.attention = self._checked("attention", lambda: attention_named(attention) if attention else ())
+        read = (lambda text: tuple(text.split(","))) if self.engine else attention_named  # an engine knows its own
+        self.attention = self._checked("attention", lambda: read(attention) if attention else ())
         """Empty for what the target builds."""
-        if self.seconds and self.target is None:
-            raise pytest.UsageError("--blockproof-seconds: of what? Name it with --blockproof-target")
+        self._check_engine()
+        for name in (name for name in SEARCHES if getattr(self, name) and self.target is None):
+            raise pytest.UsageError(f"--blockproof-{name}: of what? Name it with --blockproof-target")
         self._checked("target", lambda: check_spec(self.target or "impl"))
         self.known_file = named_path(config, "known")
         self.known = self._checked("known", lambda: read_known(self.known_file) if self.known_file else ())
+
+    def _check_engine(self) -> None:
+        """UsageError for what goes with an engine only, or not with it."""
+        if self.steps and not self.engine:
+            raise pytest.UsageError(
+                "--blockproof-steps: of an engine; add --blockproof-engine, or write --blockproof-seconds"
+            )
+        wrong = [name for name in ("oracle", "known") if self.engine and option(self._config, name)]
+        if wrong:
+            what = "an engine is judged by what its clients get; leave it out"
+            raise pytest.UsageError(f"--blockproof-{wrong[0]}: not with --blockproof-engine: {what}")
 
     def _checked(self, name: str, read: Callable[[], T]) -> T:
         try:
@@ -53,15 +92,15 @@ class Shared:
         """
         return () if target is None and self.oracle == "auto" else oracles_named(self.oracle, spec, target)
 
-    def _seconds(self) -> float:
-        given = option(self._config, "seconds") or 0
+    def _number(self, name: str) -> float:
+        given = option(self._config, name) or 0
         try:
-            seconds = float(given)
+            number = float(given)
         except ValueError:
-            seconds = -1.0
-        if not 0 <= seconds < float("inf"):
-            raise pytest.UsageError(f"--blockproof-seconds: {given!r} is no number of seconds")
-        return seconds
+            number = -1.0
+        if not 0 <= number < float("inf"):
+            raise pytest.UsageError(f"--blockproof-{name}: {given!r} is no number of {name}")
+        return number
 
     def opened(self, spec: str) -> Target:
         """The target of this name, opened once. TargetUnavailableError if it cannot be started."""
@@ -80,7 +119,7 @@ class Shared:
         that need the target are taken out.
         """
         ours = [item for item in items if item.get_closest_marker(MARK)]
-        if not ours or self.target is None or self._config.getoption("collectonly"):
+        if not ours or self.target is None or self.engine or self._config.getoption("collectonly"):
             return
         try:
             self.opened(self.target)

@@ -4,6 +4,7 @@ Reading one builds numbers, texts and tuples, and runs nothing. Whatever is wron
 (`TraceError`). Sizes are limited, so that a broken or hostile file costs no more than its own size.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +15,10 @@ from ..findings.reading import MAX_FILE_BYTES, UnreadableError, read_bytes
 from ..findings.visible import one_line
 
 T = TypeVar("T")
+STORY, QUESTION = "blockproof_scheduler", "blockproof_configuration"
+"""The first field of a finding that is no trace: the story of an engine (`simulate`, `fuzz-scheduler`), and a question
+about a configuration (`fuzz-config`)."""
+_FIRST = re.compile(rb'\s*{\s*"(' + "|".join((STORY, QUESTION)).encode() + rb')"\s*:')
 
 
 class TraceError(Exception):
@@ -33,6 +38,16 @@ class Form:
     """The commands that write it."""
     version_field: str
     version: int
+
+
+def other_form(path: Path) -> str | None:
+    """Which other form than that of a trace a file has; None for a trace, and for what cannot be read."""
+    try:
+        with path.open("rb") as file:
+            first = _FIRST.match(file.read(200))
+    except OSError:
+        return None
+    return None if first is None else first[1].decode()
 
 
 def read_file(path: Path, form: Form, max_bytes: int = MAX_FILE_BYTES) -> bytes:

@@ -23,7 +23,7 @@ HOW = {
     ),
     "engine": (
         "needs a release of an engine, or its repository, which a machine may not have",
-        r".*(vllm|sglang|lmdeploy|nano|blockproof compat)|python reproduce\.py",
+        r".*(vllm|sglang|lmdeploy|transformers==|nano|blockproof compat)|python reproduce\.py",
     ),
     "compiled": ("needs the compiled core; tests/impl/test_compiled.py", r"blockproof fast\b|.*impl-compiled"),
     "reader's": (

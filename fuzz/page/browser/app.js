@@ -54,6 +54,7 @@ function App({ shown, bar }) {
   const [hash, setHash] = useHash(), theme = useTheme();
   const view = (trace) => (trace.sides.length ? TraceView : NothingView);
   if (shown.document === "plan") return html`<${PlanView} plan=${shown} hash=${hash} setHash=${setHash} theme=${theme} />`;
+  if (shown.document === "story") return html`<${StoryView} story=${shown} hash=${hash} setHash=${setHash} theme=${theme} />`;
   if (shown.document === "trace") return html`<${view(shown)} trace=${shown} hash=${hash} setHash=${setHash} theme=${theme} />`;
   const trace = hash.trace === undefined ? undefined : (shown.traces || [])[hash.trace];
   if (trace) return html`<${view(trace)} key=${hash.trace} trace=${trace} hash=${hash} setHash=${setHash} theme=${theme} back=${() => setHash({})} />`;
@@ -62,6 +63,7 @@ function App({ shown, bar }) {
 
 /** The document, completed: a field at its default is not written, nor is a change that the first side has made as well. */
 function completed(shown) {
+  if (shown.document === "story") completeStory(shown);
   for (const trace of shown.document === "trace" ? [shown] : shown.traces || []) {
     trace.verdict.step ??= -1;
     for (const side of trace.sides) side.steps = side.steps.map((change, step) => change ?? trace.sides[0].steps[step]);

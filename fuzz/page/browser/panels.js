@@ -25,7 +25,7 @@ function StepList({ trace, step, matches, onStep }) {
       class=${classes.join(" ")} style=${{ top: `${(i + 1) * ROW}px` }} onClick=${() => onStep(i)}>
       <span class="num">${i < 0 ? "" : i}</span>
       ${one && one.request >= 0 ? html`<span class="dot" style=${{ background: ownerColor(one.request) }}>${ownerMark(trace, one.request)}</span>` : html`<span class="dot none"></span>`}
-      <span class="text">${i < 0 ? "start: the core is built" : visible(one.text)}</span>
+      <span class="text">${i < 0 ? `start: the ${trace.document === "story" ? "engine" : "core"} is built` : visible(one.text)}</span>
       ${i === bad ? html`<span class="sign" title="what was found">✗</span>` : outcome && outcome !== "done" ? html`<span class="sign">${outcome}</span>` : ""}
     </div>`);
   }

@@ -16,29 +16,69 @@ function searched(trace, query) {
   return { matches, step: jump && Number(jump[1]) < trace.steps.length ? Number(jump[1]) : undefined };
 }
 
+/** Going through steps 0 to `last`, and -1 before them: by hand, or by itself. */
+function usePlayer(step, last, go) {
+  const [playing, setPlaying] = useState(false), [speed, setSpeed] = useState(1);
+  useEffect(() => {
+    if (!playing) return undefined;
+    if (step >= last) return setPlaying(false);
+    const timer = setTimeout(() => go((at) => at + 1), SPEEDS[speed][0]);
+    return () => clearTimeout(timer);
+  }, [playing, step, speed]);
+  const play = () => {
+    if (!playing && step >= last) go(-1);
+    setPlaying(!playing);
+  };
+  return { step, last, go, playing, play, speed, faster: () => setSpeed((speed + 1) % SPEEDS.length) };
+}
+
+/** The keys of a player, and more of the view's own. */
+function useKeys({ last, go, play }, more) {
+  useEffect(() => {
+    const keys = (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== "range";
+      if (typing) return event.key === "Escape" && event.target.blur();
+      const act = { ArrowRight: () => go((at) => at + (event.shiftKey ? 10 : 1)), ArrowLeft: () => go((at) => at - (event.shiftKey ? 10 : 1)),
+        ArrowDown: () => go((at) => at + 1), ArrowUp: () => go((at) => at - 1), Home: () => go(-1), End: () => go(last),
+        PageDown: () => go((at) => at + 20), PageUp: () => go((at) => at - 20), ...more }[event.key];
+      const button = event.target.tagName === "BUTTON" || event.target.tagName === "SUMMARY";
+      if (event.key === " " && !button) { event.preventDefault(); play(); return; }
+      if (!act) return;
+      event.preventDefault();
+      act();
+    };
+    document.addEventListener("keydown", keys);
+    return () => document.removeEventListener("keydown", keys);
+  });
+}
+
+function Controls({ player: { step, last, go, playing, play, speed, faster } }) {
+  return html`<div class="controls">
+    <button onClick=${() => go(-1)} aria-label="To the start" title="Home"><${Icon} name="start" /></button>
+    <button onClick=${() => go((at) => at - 1)} aria-label="One step back" title="←"><${Icon} name="back" /></button>
+    <button class="play" onClick=${play} aria-label=${playing ? "Pause" : "Play"} title="Space"><${Icon} name=${playing ? "pause" : "play"} /></button>
+    <button onClick=${() => go((at) => at + 1)} aria-label="One step on" title="→"><${Icon} name="on" /></button>
+    <button onClick=${() => go(last)} aria-label="To the end" title="End"><${Icon} name="end" /></button>
+    <button class="speed" onClick=${faster} aria-label=${`Speed: ${SPEEDS[speed][1]}`}>${SPEEDS[speed][1]}</button>
+    <output class="where">${step < 0 ? "start" : html`step <b>${number.format(step)}</b>`} <span class="quiet">of ${number.format(Math.max(0, last))}</span></output>
+  </div>`;
+}
+
 function TraceView({ trace, hash, setHash, theme, back }) {
   const replayer = useMemo(() => new Replayer(trace), [trace]);
   const begin = trace.verdict.found ? trace.verdict.step : trace.steps.length - 1;
   const within = (step) => Math.max(-1, Math.min(trace.steps.length - 1, step));
   const step = within(hash.step ?? begin);
   const selected = hash.block ?? (hash.step === undefined ? (trace.verdict.place?.block ?? -1) : -1);
-  const [playing, setPlaying] = useState(false), [speed, setSpeed] = useState(1), [query, setQuery] = useState("");
+  const [query, setQuery] = useState("");
   const search = useRef();
   const go = useCallback((to) => setHash((old) => ({ ...old, step: within(typeof to === "function" ? to(within(old.step ?? begin)) : to) })), [trace]);
   const choose = useCallback((block) => setHash((old) => ({ ...old, step: within(old.step ?? begin), block: block < 0 ? undefined : block })), [trace]);
   const found = useMemo(() => searched(trace, query), [trace, query]);
   const now = replayer.at(step);
 
-  useEffect(() => {
-    if (!playing) return undefined;
-    if (step >= trace.steps.length - 1) return setPlaying(false);
-    const timer = setTimeout(() => go((at) => at + 1), SPEEDS[speed][0]);
-    return () => clearTimeout(timer);
-  }, [playing, step, speed]);
-  const play = () => {
-    if (!playing && step >= trace.steps.length - 1) go(-1);
-    setPlaying(!playing);
-  };
+  const player = usePlayer(step, trace.steps.length - 1, go);
   const toFinding = () => {
     const { place } = trace.verdict;
     setHash((old) => ({ ...old, step: within(trace.verdict.step), block: place?.block > 0 ? place.block : old.block }));
@@ -54,24 +94,7 @@ function TraceView({ trace, hash, setHash, theme, back }) {
     if (!all.length) return undefined;
     return go(by > 0 ? (all.find((one) => one > step) ?? all[0]) : (all.reverse().find((one) => one < step) ?? all[0]));
   };
-  useEffect(() => {
-    const keys = (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
-      const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== "range";
-      if (typing) return event.key === "Escape" && event.target.blur();
-      const act = { ArrowRight: () => go((at) => at + (event.shiftKey ? 10 : 1)), ArrowLeft: () => go((at) => at - (event.shiftKey ? 10 : 1)),
-        ArrowDown: () => go((at) => at + 1), ArrowUp: () => go((at) => at - 1), Home: () => go(-1), End: () => go(trace.steps.length - 1),
-        PageDown: () => go((at) => at + 20), PageUp: () => go((at) => at - 20),
-        f: toFinding, "/": () => search.current.focus(), n: () => toMatch(1), N: () => toMatch(-1) }[event.key];
-      const button = event.target.tagName === "BUTTON" || event.target.tagName === "SUMMARY";
-      if (event.key === " " && !button) { event.preventDefault(); play(); return; }
-      if (!act) return;
-      event.preventDefault();
-      act();
-    };
-    document.addEventListener("keydown", keys);
-    return () => document.removeEventListener("keydown", keys);
-  });
+  useKeys(player, { f: toFinding, "/": () => search.current.focus(), n: () => toMatch(1), N: () => toMatch(-1) });
 
   const two = trace.sides.length > 1 && behind(trace, step, 2) && !now.alike, matches = found.matches;
   const ended = trace.sides.filter((side) => step >= side.steps.length && trace.steps.length > side.steps.length);
@@ -86,15 +109,7 @@ function TraceView({ trace, hash, setHash, theme, back }) {
     </header>
     <${VerdictCard} trace=${trace} toFinding=${toFinding} step=${step} go=${go} />
     <section class="transport" aria-label="Timeline">
-      <div class="controls">
-        <button onClick=${() => go(-1)} aria-label="To the start" title="Home"><${Icon} name="start" /></button>
-        <button onClick=${() => go((at) => at - 1)} aria-label="One step back" title="←"><${Icon} name="back" /></button>
-        <button class="play" onClick=${play} aria-label=${playing ? "Pause" : "Play"} title="Space"><${Icon} name=${playing ? "pause" : "play"} /></button>
-        <button onClick=${() => go((at) => at + 1)} aria-label="One step on" title="→"><${Icon} name="on" /></button>
-        <button onClick=${() => go(trace.steps.length - 1)} aria-label="To the end" title="End"><${Icon} name="end" /></button>
-        <button class="speed" onClick=${() => setSpeed((speed + 1) % SPEEDS.length)} aria-label=${`Speed: ${SPEEDS[speed][1]}`}>${SPEEDS[speed][1]}</button>
-        <output class="where">${step < 0 ? "start" : html`step <b>${number.format(step)}</b>`} <span class="quiet">of ${number.format(Math.max(0, trace.steps.length - 1))}</span></output>
-      </div>
+      <${Controls} player=${player} />
       <${Timeline} trace=${trace} step=${step} onStep=${go} theme=${theme.shown} />
     </section>
     <main class="columns">

@@ -150,7 +150,7 @@ def test_a_store_that_cannot_be_used_is_one_line_and_2(doing, capsys, words, sai
         (["--resume", "a", "--seed", "1"], "--seed"),
         (["--store", "a", "--live", "p.html"], "--live"),
         (["--from-corpus"], "--from-corpus"),
-        (["--store", "a", "--engine", "random"], "--engine is now needless: operations are drawn at random"),
+        (["--store", "a", "--engine", "random"], "--engine random is now needless: operations are drawn at random"),
         (["--store", "a", "--hours", "1"], "--hours is now called --seconds, which takes 8h, too"),
         (["--store", "a", "--seconds", "1 fortnight"], "write seconds, or as in 90s, 30m, 8h"),
         (["--store", "a"], "no target"),

@@ -8,7 +8,7 @@ from ...import_graph import import_graph
 
 ROOT = Path(__file__).parents[3]
 SHARED = {"options", "outputs", "sizes", "renamed", "completion"}
-SHARED |= {"patches", "stored", "random_mutants", "detection"}
+SHARED |= {"patches", "stored", "random_mutants", "detection", "engines"}
 """What several commands use, and parts of one."""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from blockproof.fuzz.findings.ops_json import shape_from_json
 from blockproof.fuzz.opening import program_engine as module
-from blockproof.fuzz.opening.engines import open_engine_here
+from blockproof.fuzz.opening.engines import is_engine, open_engine_here
 from blockproof.fuzz.opening.names import parsed
 from blockproof.fuzz.opening.program_engine import EngineProgramError, ProgramEngine, batch_of, complete_fields
 from blockproof.fuzz.simulation.judges import FATE, MEMORY
@@ -122,3 +122,17 @@ def test_the_lines_on_the_page_are_spoken():
     assert complete_fields(request) == add["add"]
     assert [next(iter(one)) for one in others] == ["schedule", "update", "cancel", "idle", "look"]
     assert batch_of(json.loads(answers[3])["batch"], 1).parts[0].slots == (Slots((3, 4)),)
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "engine"),
+    [
+        ("transformers==5.24.0", False, True),
+        ("vllm==0.33.0", False, False),
+        ("vllm==0.33.0", True, True),
+        ("engine.py:make_engine", False, False),
+        ("engine.py:make_engine", True, True),
+    ],
+)
+def test_a_release_that_is_only_simulated_needs_no_word_for_it(name, said, engine):
+    assert is_engine(name, said) is engine

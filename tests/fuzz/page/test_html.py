@@ -67,5 +67,5 @@ def test_a_library_lies_with_its_licence():
 
     names = {path.name for path in files("blockproof.fuzz.page.browser").iterdir()}
     assert {"lib_preact_license.txt", "lib_htm_license.txt"} <= names
-    more = {"chart.js", "live.js", "plan.js"}
+    more = {"chart.js", "live.js", "plan.js", "story.js"}
     assert {name for name in names if name.endswith(".js")} == {*html.LIBRARIES, *html.SCRIPTS, *more}

@@ -2,7 +2,7 @@
 
 import pytest
 from blockproof.fuzz.page.words import RequestNumbers, outcomes_part, states_part
-from blockproof.fuzz.reports.document import Place
+from blockproof.fuzz.reports.story import Place
 from blockproof.model.core import Model
 from blockproof.model.ops import Allocate, Done, Failed, Free, Group, Lookup, Refused, Shape
 

@@ -16,7 +16,8 @@ from blockproof.fuzz.page.files import TraceSettings, document_of, is_foreign
 from blockproof.fuzz.page.html import page
 from blockproof.fuzz.page.trace_document import trace_document
 from blockproof.fuzz.page.words import operation_words
-from blockproof.fuzz.reports.document import Document, Place, TraceDocument
+from blockproof.fuzz.reports.document import Document, TraceDocument
+from blockproof.fuzz.reports.story import Place
 from blockproof.fuzz.traces.judges import Judges
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, write_trace
 from blockproof.model import ops

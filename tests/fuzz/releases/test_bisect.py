@@ -13,6 +13,7 @@ from types import MappingProxyType
 import pytest
 from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.findings.oracle_names import MODEL_FREE, ORACLES
 from blockproof.fuzz.opening.commands import Ran
 from blockproof.fuzz.opening.environments import InstallError
 from blockproof.fuzz.opening.targets import open_here
@@ -25,6 +26,7 @@ from blockproof.fuzz.releases.bisect import (
     changes,
     judges_of,
     observe,
+    question_about,
     search,
 )
 from blockproof.fuzz.releases.versions import candidates, published, version_key
@@ -123,9 +125,10 @@ def written(path, finding=FINDING, target="engine==1.5.0"):
 
 def told(trace, span, any_finding=False, oracles=None, **choices):
     """Exit code, the table by release, and the lines below it."""
-    found = bisect_releases.bisect_releases(
-        read_trace(Path(trace)), bisect_releases.Range(span, **choices), any_finding, oracles, lambda step: None
-    )
+    file = read_trace(Path(trace))
+    question = question_about(file, any_finding, oracles, MODEL_FREE)
+    wanted = bisect_releases.Range(span, **choices)
+    found = bisect_releases.bisect_releases(file.target, question, wanted, lambda step: None)
     return found.code, *read("\n".join(found.lines()))
 
 
@@ -154,8 +157,8 @@ def test_names_the_first_release_that_fails_without_trying_all(engine, trace, ca
 def test_every_option_reaches_the_search(engine, trace, capsys, monkeypatch):
     asked = []
 
-    def noted(file, wanted, any_finding, oracles, say):
-        asked.append((file.target, wanted, any_finding, oracles))
+    def noted(target, question, wanted, say):
+        asked.append((target, wanted, question.kind, question.oracles))
         raise BisectError("not now", 3)
 
     monkeypatch.setattr(bisect_releases, "bisect_releases", noted)
@@ -163,9 +166,9 @@ def test_every_option_reaches_the_search(engine, trace, capsys, monkeypatch):
     assert cli.main(["bisect", trace, "--releases", "1.0.0..1.8.0", *words]) == 3
     assert capsys.readouterr().err == "blockproof: not now\n"
     wanted = bisect_releases.Range("1.0.0..1.8.0", "engine", every=True, patches=True, installs=False, jobs=5)
-    assert asked == [("engine==1.5.0", wanted, True, ("shadow",))]
+    assert asked == [("engine==1.5.0", wanted, None, ("shadow",))]
     assert cli.main(["bisect", trace, "--releases", "1.0.0..1.8.0"]) == 3
-    assert asked[1:] == [("engine==1.5.0", bisect_releases.Range("1.0.0..1.8.0"), False, None)]
+    assert asked[1:] == [("engine==1.5.0", bisect_releases.Range("1.0.0..1.8.0"), ("free", "Free"), ORACLES)]
 
 
 def test_names_the_release_in_which_it_no_longer_fails(engine, trace):

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening.commands import Ran
-from blockproof.fuzz.releases.watch import PartNews, Sides, WatchPart, page, parts_of, run_part, watch
+from blockproof.fuzz.releases.watch import page, parts_of, run_part, watch
+from blockproof.fuzz.releases.watch_parts import PartNews, Sides, WatchPart
 
 OLD, NEW_ONE = "vllm==0.32.0", "vllm==0.33.0"
 FOUND = {"observable": "S7", "operation": "Lookup", "attention": "full", "text": "contract: S7", "command": "again"}
@@ -45,7 +46,7 @@ def runner(said):
         word = "theorems" if part.module != "fuzz.cli" else part.words[0]
         word = {"targets": part.words[1]}.get(word, "scripts" if "--scripts" in part.words else word)
         word = part.words[2] if word == "campaign" else word
-        answer = said.get(word, CLEAN[word])
+        answer = said[word] if word in said else CLEAN[word]
         if isinstance(answer, BaseException):
             raise answer
         if isinstance(answer, Ran):
@@ -195,3 +196,47 @@ def test_ctrl_c_writes_the_page_and_leaves_no_process(tmp_path):
     process.stderr.read()
     assert process.wait(timeout=60) == 130
     assert "ended by Ctrl-C" in (tmp_path / "page.md").read_text()
+
+
+SIMULATED: dict[str, dict[str, Any]] = {
+    "check": {"checks": [{"asks": "one request", "judge": "", "what": ""}], "lost": ""},
+    "verify": {
+        "operations": 9_000,
+        "verdict": "2 differences",
+        "findings": [
+            {"where": "introduced", "oracle": "memory", "text": "r1: reads another content", "trace": "story.json"},
+            {"where": "fixed", "oracle": "fate", "text": "update raises", "trace": "fixed.json"},
+            {"where": "the old side does it, too", "oracle": "progress", "text": "never ends", "trace": ""},
+        ],
+        "work": {"tokens computed again": {"old": 900, "new": 1_200}},
+    },
+}
+
+
+def watched_engine(new, old, **changed):
+    sides = Sides.of(new, old, Path("out"), 5.0, ":" in new)
+    said = runner({**SIMULATED, **changed})
+    return watch(sides, parts_of(sides), lambda line: None, lambda so_far: None, said)
+
+
+def test_an_engine_is_simulated_and_nothing_else():
+    done = watched_engine("new.py:make_engine", "old.py:make_engine")
+    assert [one.part.name for one in done.done] == ["answers of the engine", "simulation"]
+    assert all("--engine" in one.part.words for one in done.done)
+    assert done.code == 1
+    (new,) = done.lines("new")
+    assert new.startswith(
+        "introduced: memory: r1: reads another content: `blockproof replay story.json --target new.py"
+    )
+    assert done.lines("fixed")[0].startswith("fixed: fate: update raises")
+    assert done.lines("still") == ["the old side does it, too: progress: never ends"]
+    assert done.lines("changed") == ["tokens computed again for the same stories: 900, now 1,200"]
+    right = {**SIMULATED["verify"], "findings": [], "work": {}}
+    assert watched_engine("new.py:make_engine", "old.py:make_engine", verify=right).code == 0
+
+
+def test_a_release_that_is_only_simulated_needs_no_word_for_it():
+    names = [one.name for one in parts_of(Sides.of("transformers==5.24.0", "transformers==5.23.0", Path("out"), 5.0))]
+    assert {"answers of the engine", "simulation", "scripts"} <= set(names)
+    assert not {"answers", "difference", "findings"} & set(names)
+    assert not [name for name in names if name.startswith("campaign")]

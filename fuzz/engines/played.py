@@ -1,0 +1,71 @@
+"""What a story came to on an engine, and what two engines have in common, as data between processes."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..findings.story_finding import StoryFinding
+from ..simulation.judges import FATE
+from ..simulation.run import Fates
+from ..simulation.traffic import EngineFacts
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a story came to."""
+
+    found: list[StoryFinding] = field(default_factory=list)
+    fates: Fates = field(default_factory=dict)
+    """What each client got that was served to its end."""
+    reached: Mapping[str, int] = field(default_factory=dict)
+    not_built: str = ""
+    """Why the engine could not be started."""
+
+    @classmethod
+    def of_lost(cls, kind: str, what: str) -> "Played":
+        """A story with which the process was lost."""
+        return cls([StoryFinding(FATE, f"the process was lost: {kind}", f"the engine: {what}", 0)])
+
+
+def played_from_json(raw: Mapping[str, Any]) -> Played:
+    """What `asdict` made of it."""
+    found = [StoryFinding(**one) for one in raw["found"]]
+    fates = {name: (ended, tuple(got)) for name, (ended, got) in raw["fates"].items()}
+    return Played(found, fates, raw["reached"], raw["not_built"])
+
+
+def facts_to_json(facts: EngineFacts) -> dict[str, Any]:
+    """JSON-ready, in an order that is the same in every process."""
+    raw = asdict(facts)
+    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in raw.items()}
+
+
+def facts_from_json(raw: Mapping[str, Any]) -> EngineFacts:
+    """What `facts_to_json` made."""
+    sets = {name: frozenset(raw[name]) for name in ("offers", "methods", "lacks")}
+    rows = {name: tuple(raw[name]) for name in ("attention", "block_sizes")}
+    return EngineFacts(**{**raw, **sets, **rows})
+
+
+def in_common(old: EngineFacts, new: EngineFacts) -> EngineFacts:
+    """What can be asked of both. An option that only one has is drawn for it: the other one does not know it.
+
+    ValueError if they have no attention type, no block size, or no value of an option in common.
+    """
+    options = {name: tuple(values) for name, values in {**old.options, **new.options}.items()}
+    for name in old.options.keys() & new.options.keys():
+        options[name] = tuple(value for value in old.options[name] if value in new.options[name])
+    common = EngineFacts(
+        old.offers & new.offers,
+        old.methods & new.methods,
+        options,
+        tuple(name for name in old.attention if name in new.attention),
+        tuple(size for size in old.block_sizes if size in new.block_sizes),
+        min(old.depth, new.depth),
+        old.lacks | new.lacks,
+    )
+    empty = [name for name in ("attention", "block_sizes") if not getattr(common, name)]
+    empty += [f"options[{name!r}]" for name, values in options.items() if not values]
+    if empty:
+        raise ValueError(f"the engines have no value of {empty[0]} in common, so there is no story for both")
+    return common
