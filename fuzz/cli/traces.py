@@ -33,7 +33,7 @@ from .options import (
 from .outputs import tagged, to_folder
 
 STORY, QUESTION = "blockproof_scheduler", "blockproof_configuration"
-"""The first field of a finding that is no trace: of `fuzz-scheduler`, and of `fuzz-config`."""
+"""The first field of a finding that is no trace: of `simulate`, and of `fuzz-config`."""
 _FIRST = re.compile(rb'\s*{\s*"(' + "|".join((STORY, QUESTION)).encode() + rb')"\s*:')
 
 
@@ -61,7 +61,7 @@ def replay(
 ) -> None:
     """Run a trace again, under the oracles that it names. Operations that make no sense where they stand are left out.
 
-    What `fuzz-config`, `fuzz-scheduler` and `simulate` write of a finding is asked, or run, again as well.
+    What `fuzz-config` and `simulate` write of a finding is asked, or run, again as well.
     Exits with 0 if nothing is found, 1 on a finding, 3 if the target builds no core of this shape.
     """
     from ..traces.judges import judges_for
@@ -175,13 +175,10 @@ def run_story_again(
     """Run the engine of a file of a finding again, on its target or on another one, and exit. What it shows is made
     smaller for so many seconds and written to `out`, if that is named; `shows`: it is printed call by call."""
     from ..engines.stories import StoryTask
-    from ..engines.story_fuzzing import fuzz_scheduler, read_story, simulate
+    from ..engines.story_fuzzing import read_story, simulate
 
     stored = read_story(path)
-    run = simulate if stored.command == "simulate" else fuzz_scheduler
-    if shows and run is not simulate:
-        raise typer.BadParameter(f"{path}: --show is for findings of simulate, not of fuzz-scheduler")
     task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=shrink_seconds, shows=shows)
-    outcome = guarded(lambda: run(target or stored.target, task, out, timed_teller(), None))
+    outcome = guarded(lambda: simulate(target or stored.target, task, out, timed_teller(), None))
     print(outcome.document().text() if as_json else "\n".join(outcome.lines()))
     raise typer.Exit(outcome.exit_code)
