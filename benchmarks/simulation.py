@@ -41,7 +41,7 @@ def found_in(family: SimulatedFamily, seed: int, most: int) -> tuple[StoryFindin
     """The first finding within so many steps, and how many there were until then."""
     steps = number = 0
     while steps < most:
-        run = SimulatedRun(family.engine, family.draw(seed, number, None))
+        run = SimulatedRun(family.engine, family.draw(seed, number))
         found, number = run.run(3000), number + 1
         steps += run.steps
         if found:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..engines.stories import StoryTask
-from ..engines.story_fuzzing import SIMULATE, StoryOutcome, play, read_stored, simulate, story_name, story_text
+from ..engines.story_fuzzing import StoryOutcome, play, read_stored, simulate, story_name, story_text
 from ..findings.severity import Severity
 from ..findings.words import plural
 from ..findings.writing import write_file
@@ -70,7 +70,7 @@ def _findings(outcome: StoryOutcome, task: Task) -> Iterator[TaskFinding]:
         ones = [one for one in outcome.found if one["name"] == name]
         smallest = min(ones, key=lambda one: len(json.dumps(one["story"])))
         cause: Cause = (SIMULATION, smallest["judge"], smallest["known"] or smallest["rule"])
-        kept = {**smallest, "command": SIMULATE, "finding": {"identity": [smallest["judge"], smallest["rule"]]}}
+        kept = {**smallest, "finding": {"identity": [smallest["judge"], smallest["rule"]]}}
         known = cause in task.options.known_causes
         yield TaskFinding(
             cause,

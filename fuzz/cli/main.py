@@ -47,9 +47,8 @@ from .mutants import mutants
 from .patches import patchable
 from .plan import plan
 from .prove import prove
-from .renamed import what_became_of
+from .renamed import as_called_now, what_became_of
 from .report import report
-from .schedulers import fuzz_scheduler
 from .simulation import simulate
 from .targets import app as targets_app
 from .traces import replay, schema, shrink
@@ -68,10 +67,7 @@ app.command(epilog="Example: blockproof fuzz --target impl --seconds 30")(patcha
 app.command("fuzz-config", epilog=f"Example: blockproof fuzz-config --target {RELEASE} --cases 20000")(
     patchable(fuzz_config)
 )
-app.command(epilog="Example: blockproof simulate --target my_engine.py:make_engine --steps 20000 --seed 1")(simulate)
-app.command("fuzz-scheduler", epilog=f"Example: blockproof fuzz-scheduler --target {RELEASE} --steps 20000")(
-    patchable(fuzz_scheduler)
-)
+app.command(epilog=f"Example: blockproof simulate --target {RELEASE} --steps 20000 --seed 1")(patchable(simulate))
 app.command("fuzz-traffic", epilog="Example: blockproof fuzz-traffic requests.jsonl --requests 1000 --block-size 512")(
     fuzz_traffic
 )
@@ -175,6 +171,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         rejoin_bash_words()
     if sys.__stderr__ is not None and not faulthandler.is_enabled():
         faulthandler.enable(sys.__stderr__)  # a target in this process that crashes ends it, but not without a word
+    arguments = as_called_now(sys.argv[1:] if arguments is None else arguments)
     try:
         with guarded() as screen, unharmed():
             code = app(arguments, standalone_mode=False)
@@ -199,7 +196,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _give_up("there is not enough memory; run it with less, or allow more", 3)
     except Exception as error:
         if hasattr(error, "format_message"):  # of the command line's parser
-            return _give_up(what_became_of(error, arguments or sys.argv) or error.format_message() or NO_COMMAND, 2)
+            return _give_up(what_became_of(error, arguments) or error.format_message() or NO_COMMAND, 2)
         print(visible(traceback.format_exc()), end="", file=sys.stderr)
         return _give_up("this is a bug of blockproof: please report the lines above and the command", 70)
 

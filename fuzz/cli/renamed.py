@@ -4,11 +4,12 @@ One word means one thing in all commands: `--json` prints one document, `--write
 what a later run goes on from or is held against, `--check` where that lies, `--seconds` how long.
 """
 
+import sys
 from collections.abc import Sequence
 
 WRITE = "--write"
 _NO_ENGINE = "needless: operations are drawn at random; Hypothesis draws for kv_cache_machine of blockproof.fuzz"
-_WITH_PAGE = ("fuzz", "campaign", "fuzz-scheduler")
+_WITH_PAGE = ("fuzz", "campaign", "simulate")
 NOW: dict[tuple[str, str], str] = {
     ("fuzz", "--summary"): WRITE,
     ("campaign", "--summary"): WRITE,
@@ -20,7 +21,8 @@ NOW: dict[tuple[str, str], str] = {
     ("fast", "--check"): "--built",
     ("fuzz-config", "--findings"): "--keep-going, which has no number",
     ("fuzz-config", "--replay"): "a command of its own: blockproof replay FILE",
-    ("fuzz-scheduler", "--replay"): "a command of its own: blockproof replay FILE",
+    ("simulate", "--replay"): "a command of its own: blockproof replay FILE",
+    ("simulate", "--connector"): "called --option: --option connector= for none, --option connector=loads-later",
     ("fuzz", "--engine"): _NO_ENGINE,
     **{
         (command, "--serve"): "--live, which takes a file: a browser that has it open follows" for command in _WITH_PAGE
@@ -38,6 +40,14 @@ COMMANDS = {
     ("--engine", "hypothesis"): _NO_ENGINE,
 }
 """Commands that are options of another one, and values of an option that has become a switch."""
+
+
+def as_called_now(given: Sequence[str]) -> Sequence[str]:
+    """The same for a command that is called otherwise since the last version, which is said in a line on stderr."""
+    if not given or given[0] != "fuzz-scheduler":
+        return given
+    print("blockproof: fuzz-scheduler is now called simulate --keep-going", file=sys.stderr)
+    return ["simulate", "--keep-going", *given[1:]]
 
 
 def what_became_of(error: Exception, given: Sequence[str]) -> str:

@@ -31,6 +31,9 @@ def simulate(
     seed: Annotated[int | None, typer.Option(help="Same seed, same engines and traffic; drawn by default.")] = None,
     first: Annotated[int, typer.Option(min=0, help="Number of the first engine.")] = 0,
     attention: AttentionOption = "",
+    option: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE: all engines have this option of theirs; repeat for more.")
+    ] = None,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Go on behind a finding: of each kind one, until the end.")
     ] = False,
@@ -58,6 +61,7 @@ def simulate(
         goes_on=keep_going,
         steps=steps,
         seconds=limit,
+        options=tuple(option or ()),
         attention=kinds,
         fault=fault,
         shrink_seconds=shrink_seconds,

@@ -47,7 +47,7 @@ def replay(
 ) -> None:
     """Run a trace again, under the oracles that it names. Operations that make no sense where they stand are left out.
 
-    What `fuzz-config`, `fuzz-scheduler` and `simulate` write of a finding is asked, or run, again as well.
+    What `fuzz-config` and `simulate` write of a finding is asked, or run, again as well.
     Exits with 0 if nothing is found, 1 on a finding, 3 if the target builds no core of this shape.
     """
     from ..traces.judges import judges_for
@@ -163,8 +163,6 @@ def run_story_again(
     from ..engines.story_fuzzing import play, read_story
 
     stored = read_story(path)
-    if shows and not stored.command:
-        raise typer.BadParameter(f"{path}: --show is for findings of simulate, not of fuzz-scheduler")
     spec, seconds = target or recorded_target(path, stored.target), shrink_seconds
     outcome = guarded(lambda: play(stored, spec, timed_teller(), out, shrink_seconds=seconds, shows=shows))
     print(outcome.document().text() if as_json else "\n".join(outcome.lines()))

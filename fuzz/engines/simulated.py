@@ -1,4 +1,4 @@
-"""What stories need of an engine under simulation (`stories`, as MODULE): draws, runs, names, faults, a canary.
+"""What stories need of an engine under simulation (`stories`): draws, runs, names, faults, a canary.
 
 Works in the Python environment of the engine.
 """
@@ -10,11 +10,12 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from ...model.ops import Group, Shape
+from ...model.ops import Group, Shape, Value
 from ..findings.finding import BUG
 from ..findings.oracle_names import BLOCKPROOF
 from ..findings.story_finding import StoryFinding, place_of
 from ..opening.engines import open_engine_here
+from ..oracles.contract import Contract
 from ..runs.canary import Canary, check_plants
 from ..simulation.faults import FAULTS, SEEN_BY, OneAtATime
 from ..simulation.judges import CAPACITY, FATE, MEMORY
@@ -25,7 +26,6 @@ from ..simulation.smaller import smaller
 from ..simulation.story import Happening, SimulatedStory, story_from_json, story_to_json
 from ..simulation.traffic import draw_simulation, facts_of
 from ..workload.draw import SeededDraw
-from .stories import StoryTask
 
 STORY_SECONDS = 60
 """A story that takes longer hangs: nearly all end within a fraction of a second."""
@@ -106,6 +106,8 @@ class SimulatedFamily:
         """`tells`: runs are told call by call. ValueError for an engine that declares what cannot be meant, and for a
         fault of no known name."""
         self.engine, self.facts, self._tells = engine, facts_of(engine), tells
+        if hasattr(engine, "contract_maker"):
+            engine.contract_maker = Contract
         if fault and fault not in FAULTS:
             raise ValueError(f"there is no fault {fault!r}; write one of {', '.join(FAULTS)}")
 
@@ -113,23 +115,39 @@ class SimulatedFamily:
         """What the engine says of itself."""
         return str(getattr(self.engine, "version", ""))
 
-    def draw(self, seed: int, number: int, only: str | None, attention: Sequence[str] = ()) -> SimulatedStory:
-        """The story of this number. ValueError for attention types that the engine does not have."""
-        facts = self.facts
+    def draw(
+        self, seed: int, number: int, options: Sequence[str] = (), attention: Sequence[str] = ()
+    ) -> SimulatedStory:
+        """The story of this number; `options`: as in `StoryTask`. ValueError for attention types and options that the
+        engine does not have."""
+        facts = replace(self.facts, options={**self.facts.options, **self._fixed(options)})
         if unknown := [name for name in attention if name not in facts.attention]:
             raise ValueError(f"the engine has no {unknown[0]!r}; it has {', '.join(facts.attention)}")
         narrowed = replace(facts, attention=tuple(attention) or facts.attention)
         return draw_simulation(SeededDraw(f"{seed}/{number}"), narrowed)
+
+    def _fixed(self, options: Sequence[str]) -> dict[str, tuple[Value, ...]]:
+        """The value of each of these options: one of its own, or the text as it stands."""
+        fixed: dict[str, tuple[Value, ...]] = {}
+        for given in options:
+            name, equals, text = given.partition("=")
+            if not equals or name not in self.facts.options:
+                known = ", ".join(self.facts.options) or "none"
+                raise ValueError(f"{given!r} is no option of the engine as NAME=VALUE; it has {known}")
+            fixed[name] = (next((value for value in self.facts.options[name] if str(value) == text), text),)
+        return fixed
 
     def run_of(self, story: SimulatedStory, fault: str = "") -> Guarded:
         """The run of a story, ready to go."""
         return Guarded(FAULTS[fault](self.engine) if fault else self.engine, story, tells=self._tells)
 
     def suspects(self, judge: str, rule: str, what: str, story: SimulatedStory) -> Iterator[Suspect]:
-        """The defects that the engine's author knows (`remedies`): each with an engine that lacks it."""
+        """The defects that the engine's author knows (`remedies`): each with an engine that lacks it; where its author
+        says which of them may lead to such a finding (`suspects`), only those."""
         remedies: Mapping[str, Any] = getattr(self.engine, "remedies", {})
-        for id, make in remedies.items():
-            yield Suspect(id, make(), story)
+        for id in self.engine.suspects(judge, what, story) if hasattr(self.engine, "suspects") else remedies:
+            if id in remedies:
+                yield Suspect(id, remedies[id](), story)
 
     def run_without(self, suspect: Suspect) -> Guarded:
         """The same story without a known defect."""
@@ -161,9 +179,9 @@ class SimulatedFamily:
         return {"floors": floors, "not_observed": unseen}
 
 
-def opened(task: StoryTask) -> SimulatedFamily:
-    """The engine of a task. Errors as from `open_engine_here` and `SimulatedFamily`."""
-    return SimulatedFamily(open_engine_here(task.target), task.fault, tells=task.shows)
+def opened(target: str, fault: str = "", *, tells: bool = False) -> SimulatedFamily:
+    """The engine of this name. Errors as from `open_engine_here` and `SimulatedFamily`."""
+    return SimulatedFamily(open_engine_here(target), fault, tells=tells)
 
 
 # The canary.

@@ -1,8 +1,8 @@
 """Many stories through an engine's own scheduler: judged, counted, shrunk and named. Runs in the engine's interpreter.
 
-`python -m blockproof.fuzz.engines.stories MODULE TASK`: TASK is the JSON of a `StoryTask`, MODULE says how stories are
-drawn, run and made smaller: the family's (`Family.stories`) or `simulated`, whose `opened` makes it for a target. Each
-line of the output is one JSON object with `begun`, `found`, `progress`, `so_far`, `refused`, `blind` or `end` in it.
+`python -m blockproof.fuzz.engines.stories TASK`: TASK is the JSON of a `StoryTask`; how stories are drawn, run and made
+smaller, `simulated` says. Each line of the output is one JSON object with `begun`, `found`, `progress`, `so_far`,
+`refused`, `blind` or `end` in it.
 """
 
 import json
@@ -11,20 +11,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any, NamedTuple
 
-from ..findings.oracle_names import CONTRACT
 from ..findings.story_finding import StoryFinding
 from ..reports.history import History, Sample
 from ..reports.progress import Pace
 from ..runs.canary import BlindOracleError
 from ..runs.case import loop
-from ..runs.scheduler_story import StoryRun
-from ..runs.story_canary import check_judges
-from ..simulation.judges import FATE
+from ..simulation.judges import CHECKS, FATE
 from ..targets.base import TargetUnavailableError
 from ..traces.reducer import Reducer, SearchLimits
+from .simulated import opened
 
 MOST_STEPS = 3000
 """Of one story; nearly all end long before."""
@@ -45,8 +42,8 @@ class StoryTask:
     steps: int | None = None
     """Stop after so many steps of the scheduler."""
     seconds: float | None = None
-    connector: str | None = None
-    """The only connector; all of them if None, none if empty."""
+    options: tuple[str, ...] = ()
+    """What options of engines are at, each as `NAME=VALUE`; others are drawn."""
     attention: tuple[str, ...] = ()
     """Of which attention types engines are, as in `full+mamba`; all if empty."""
     fault: str = ""
@@ -96,13 +93,6 @@ class StoriesDone:
         return {**vars(self), "history": self.history.as_json(self.now(), times)}
 
 
-def _run_of(family: Any, story: Any, fault: str) -> Any:
-    """The run of a story, ready to go; an exception if its engine cannot be built. Where the module says nothing of it,
-    the judges of a core are used (`StoryRun`)."""
-    made = getattr(family, "run_of", None)
-    return StoryRun(family.engine(story, fault)) if made is None else made(story, fault)
-
-
 class _StoryReducer(Reducer[Any, StoryFinding]):
     """Looks for a smaller story with a finding of the same kind."""
 
@@ -117,7 +107,7 @@ class _StoryReducer(Reducer[Any, StoryFinding]):
     def shows(self, candidate: Any) -> tuple[Any, StoryFinding] | None:
         """The candidate, if its engine can be built and the same judge objects to the same."""
         try:
-            run = _run_of(self._family, candidate, self._fault)
+            run = self._family.run_of(candidate, self._fault)
         except Exception:
             return None
         found = run.run(MOST_STEPS)
@@ -155,16 +145,15 @@ class Stories:
         """See `Case`."""
         if self.task.replay is not None:
             return _Drawn(0, self.family.story_from_json(self.task.replay))
-        if self.task.target:  # so that it is known which one has ended the process
-            self._say("begun", {"number": number})
-        return _Drawn(number, self.family.draw(self.task.seed, number, self.task.connector, self.task.attention))
+        self._say("begun", {"number": number})  # so that it is known which one has ended the process
+        return _Drawn(number, self.family.draw(self.task.seed, number, self.task.options, self.task.attention))
 
     def judge(self, drawn: "_Drawn") -> Sequence[StoryFinding]:
         """See `Case`."""
         told, story = self.told, drawn.story
         told.stories += 1
         try:
-            run = _run_of(self.family, story, self.task.fault)
+            run = self.family.run_of(story, self.task.fault)
         except Exception as error:
             told.not_built[f"{type(error).__name__}: {str(error)[:120]}"] += 1
             return ()
@@ -234,20 +223,19 @@ class Stories:
                 "story": self.family.story_to_json(smallest),
             },
         )
-        if known and hasattr(self.family, "go_on_behind"):
+        if known:
             self.family.go_on_behind(known)
 
     def _cause(self, shown: StoryFinding, story: Any) -> str:
-        """The first known cause without which the same is not found; empty if there is none. What was read wrong has
-        many forms: where the device says it, it must say nothing any more."""
+        """The first known cause without which nothing is found; empty if there is none. What is raised, or objected to
+        by a check of the engine, has a name: there it is enough if nothing of this name is found, nor by others."""
         for suspect in self.family.suspects(shown.judge, shown.rule, shown.what, story):
-            made = getattr(self.family, "run_without", None)
             try:
-                run = made(suspect) if made else StoryRun(self.family.engine_of(suspect, self.task.fault))
+                run = self.family.run_without(suspect)
             except Exception:  # no such engine
                 continue
-            same = (one for one in run.run(MOST_STEPS) if one.judge == shown.judge)
-            if all(shown.judge in (CONTRACT, FATE) and one.rule != shown.rule for one in same):
+            found = run.run(MOST_STEPS)
+            if all(one.judge == shown.judge in (CHECKS, FATE) and one.rule != shown.rule for one in found):
                 return str(suspect.id)
         return ""
 
@@ -257,7 +245,7 @@ def task_from_json(raw: Any) -> StoryTask:
     return replace(StoryTask(), **raw)
 
 
-def main(module: str, task: str) -> None:
+def main(task: str) -> None:
     """See above."""
 
     lines, sys.stdout = sys.stdout, sys.stderr  # an engine may print
@@ -265,22 +253,22 @@ def main(module: str, task: str) -> None:
     def say(name: str, told: dict[str, object]) -> None:
         print(json.dumps({name: told}), file=lines, flush=True)
 
-    family, of_task = import_module(module), task_from_json(json.loads(task))
+    of_task = task_from_json(json.loads(task))
     try:
-        family = family.opened(of_task) if hasattr(family, "opened") else family
+        family = opened(of_task.target, of_task.fault, tells=of_task.shows)
         if of_task.replay is None:
-            family.draw(of_task.seed, of_task.first, of_task.connector, of_task.attention)
+            family.draw(of_task.seed, of_task.first, of_task.options, of_task.attention)
     except (ValueError, TargetUnavailableError) as wrong:
         say("refused", {"why": str(wrong), "usage": isinstance(wrong, ValueError)})
         return
     try:
-        canary = family.canary() if hasattr(family, "canary") else check_judges(family.wrong_reads)
+        canary = family.canary()
     except BlindOracleError as blind:
         say("blind", {"why": str(blind)})
         return
     stories = Stories(family, of_task, say)
     told = stories.run()
-    more = family.told(told.reached) if hasattr(family, "told") else {}
+    more = family.told(told.reached)
     say("end", {**told.as_json(), "version": family.version(), "canary": canary and canary.as_json(), **more})
 
 

@@ -1,6 +1,4 @@
-"""`blockproof fuzz-scheduler` and `simulate` without their command line: the process of the stories, what is kept and
-reported.
-"""
+"""`blockproof simulate` without its command line: the process of the stories, what is kept and reported."""
 
 import hashlib
 import json
@@ -12,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from ..adapters import family_of
 from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import BLOCKPROOF
 from ..findings.words import plural
@@ -28,20 +25,9 @@ from ..traces.files import STORY, Form, envelope, read_file
 from .stories import StoryTask
 
 TITLE = "schedulers"
-SIMULATE = "simulate"
-"""The command of stories that are not of `fuzz-scheduler`."""
-FORM = Form("finding", "`blockproof fuzz-scheduler` or `simulate`", STORY, 1)
-FLOORS: Mapping[str, int] = {
-    "preemptions": 1,
-    "hits": 5,
-    "evictions": 5,
-    "aborts": 1,
-    "steps with drafts rejected": 5,
-    "contract: S7 checked": 20,
-    "contract: S13 checked": 20,
-}
-"""What a run of `FLOORS_FROM` steps or more must have reached at least."""
+FORM = Form("finding", "`blockproof simulate`", STORY, 1)
 FLOORS_FROM = 2000
+"""A run of so many steps must have reached some of everything."""
 
 
 @dataclass
@@ -76,7 +62,7 @@ class StoryOutcome:
             return []
         return [
             f"{name}: {reached.get(name, 0)}, at least {least}"
-            for name, least in self.told.get("floors", FLOORS).items()
+            for name, least in self.told.get("floors", {}).items()
             if reached.get(name, 0) < least
         ]
 
@@ -144,23 +130,6 @@ class StoryOutcome:
         return lines or ["nothing found"]
 
 
-def fuzz_scheduler(
-    target: str, task: StoryTask, out: Path | None, say: Callable[[str], None], page: LivePage | None = None
-) -> StoryOutcome:
-    """Run stories in the release's interpreter; write what is found into the folder `out`. `page` shows them while they
-    go on.
-
-    ValueError for attention types of which no engine is drawn.
-    TargetUnavailableError if the release is not installed or its family has no scheduler to fuzz, and if a judge does
-    not see what is planted for it before the run. Ctrl-C ends the run.
-    """
-    family = family_of(target)
-    if family is None or not family.stories:
-        what = "there is no scheduler to fuzz; name a release of an engine that has one"
-        raise TargetUnavailableError(f"{target}: {what}")
-    return run_stories(target, family.stories, task, out, say, page)
-
-
 def simulate(
     target: str,
     task: StoryTask,
@@ -169,28 +138,19 @@ def simulate(
     page: LivePage | None = None,
     at: Home | None = None,
 ) -> StoryOutcome:
-    """The same of an engine under simulation; `at`: what is opened, and where, if the name does not say it. ValueError
-    also for a name that means no engine, and for an engine that declares what cannot be meant."""
-    spec = at.spec if at else engine_spec(target)
-    return run_stories(target, f"{__package__}.simulated", replace(task, target=spec), out, say, page, at)
+    """Run stories in the interpreter of the target; write what is found into the folder `out`. `page` shows them while
+    they go on; `at`: what is opened, and where, if the name does not say it.
 
-
-def run_stories(
-    target: str,
-    module: str,
-    task: StoryTask,
-    out: Path | None,
-    say: Callable[[str], None],
-    page: LivePage | None,
-    at: Home | None = None,
-) -> StoryOutcome:
-    """Run stories in the interpreter of the target. `module`: see `stories`; `at`: see `simulate`."""
-    task = replace(task, tells=page is not None)
+    ValueError for a name that means no engine, for an engine that declares what cannot be meant, and for attention
+    types and options that it does not have. TargetUnavailableError if it is not installed or cannot be made, and if a
+    judge does not see what is planted for it before the run. Ctrl-C ends the run.
+    """
+    task = replace(task, target=at.spec if at else engine_spec(target), tells=page is not None)
     outcome = StoryOutcome(target, task)
     if page is not None:
         page.show(_so_far(outcome))
     with python_for(target, at) as python:
-        command = python.words(f"{__package__}.stories", module, json.dumps(asdict(task)))
+        command = python.words(f"{__package__}.stories", json.dumps(asdict(task)))
         with Printing(command, python.environment) as printing:
             try:
                 for told in printing:
@@ -224,7 +184,7 @@ def _so_far(outcome: StoryOutcome) -> News:
 
 def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say: Callable[[str], None]) -> None:
     if "found" in told:
-        one = dict(told["found"]) | ({"command": SIMULATE} if outcome.task.target else {})
+        one = dict(told["found"])
         if out is not None:
             with told_if_lost():
                 one["file"] = str(write_story(one, outcome.target, out))
@@ -248,8 +208,7 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
 
 
 def write_story(found: Mapping[str, Any], target: str, folder: Path) -> Path:
-    """The finding as a file of its own in this folder, which is made; `found` says by which command, if it is not
-    `fuzz-scheduler`."""
+    """The finding as a file of its own in this folder, which is made."""
     text = story_text(found, target)
     path = folder / story_name(text)
     write_file(path, text + "\n")
@@ -265,7 +224,7 @@ def story_name(text: str) -> str:
     """The name of the file with this text."""
     found, digest = json.loads(text), hashlib.sha256(text.encode()).hexdigest()[:8]
     name = found["known"].replace("/", "-").replace("#", "-") or f"new-{found['judge']}"
-    return f"{'simulated' if found.get('command') else 'scheduler'}_{name}_{digest}.json"
+    return f"simulated_{name}_{digest}.json"
 
 
 @dataclass(frozen=True)
@@ -277,8 +236,6 @@ class StoredStory:
     rule: str
     story: dict[str, Any]
     fault: str = ""
-    command: str = ""
-    """`simulate`, or empty for `fuzz-scheduler`."""
 
 
 def read_story(path: Path) -> StoredStory:
@@ -304,4 +261,4 @@ def play(
     """Run a story again, on this target. What it shows is made smaller for so many seconds and written to `out`, if
     that is named; `shows`: it is told call by call; `at` as in `simulate`. Errors as from the command that wrote it."""
     task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=shrink_seconds, shows=shows)
-    return simulate(target, task, out, say, at=at) if stored.command else fuzz_scheduler(target, task, out, say)
+    return simulate(target, task, out, say, at=at)

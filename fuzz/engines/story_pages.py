@@ -16,13 +16,10 @@ from .story_fuzzing import play, read_story
 def document_of_story(path: Path, target: str | None = None) -> StoryDocument:
     """The page of this file, on its own engine or on this one.
 
-    TraceError for a file that cannot be used, for a story of `fuzz-scheduler`, which is not told call by call, and for
-    somebody's code that is not named as the target, as a file alone must not run code. TargetUnavailableError if the
-    engine cannot be started, or is lost.
+    TraceError for a file that cannot be used, and for somebody's code that is not named as the target, as a file alone
+    must not run code. TargetUnavailableError if the engine cannot be started, or is lost.
     """
     stored = read_story(path)
-    if not stored.command:
-        raise TraceError(str(path), "", "there is a page of what `simulate` has found, not of `fuzz-scheduler`")
     if target is None and runs_code(stored.target):
         remedy = f"if you trust that code, add --target {shlex.quote(stored.target)}"
         raise TraceError(str(path), "", f"the story was made with {stored.target!r}; {remedy}")

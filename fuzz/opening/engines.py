@@ -27,8 +27,6 @@ def open_engine_here(spec: str) -> Engine:
                 return cast(Engine, family.open_engine())
             except Exception as error:  # importing an engine can fail in any way
                 raise TargetUnavailableError(f"{spec} cannot be imported: {in_one_line(error)}") from error
-        case ReleaseName(_, family) if family.stories:
-            raise ValueError(f"the scheduler of {spec} has a command of its own: blockproof fuzz-scheduler")
     raise ValueError(f"{spec} is no engine to be simulated; write {FORMS}")
 
 

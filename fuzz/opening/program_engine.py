@@ -140,6 +140,7 @@ def batch_of(raw: Any, number: int) -> ScheduledBatch:
             tuple(_made(Delivered, one) for one in raw.get("delivered", ())),
             tuple(raw.get("preempted", ())),
             number,
+            tuple(raw.get("cleared", ())),
         )
     except (TypeError, AttributeError, ValueError, KeyError) as error:
         raise EngineProgramError(f"no batch can be read: {error}") from None

@@ -65,7 +65,7 @@ RESULTS: Mapping[str, type[ResultDocument]] = {
 }
 """What has a page, by its tag."""
 MADE_BY = (
-    "`fuzz`, `fuzz-scheduler`, `explore`, `verify`, `prove`, `mutants` or `diff` with --json, `bench --scaling` with "
+    "`fuzz`, `simulate`, `explore`, `verify`, `prove`, `mutants` or `diff` with --json, `bench --scaling` with "
     "--json, or `campaign`"
 )
 FORM = Form("report", MADE_BY, TAG, 0)

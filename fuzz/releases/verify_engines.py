@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..engines.played import Played, in_common
-from ..engines.story_fuzzing import SIMULATE, write_story
+from ..engines.story_fuzzing import write_story
 from ..findings.oracle_names import BLOCKPROOF
 from ..findings.story_finding import StoryFinding
 from ..findings.words import plural
@@ -250,7 +250,7 @@ class ComparedEngines:
         for one in self.told:
             finding, spec = one.shown.finding, (self.old if one.shown.where is Where.OLD else self.new).spec
             told = {"judge": finding.judge, "rule": finding.rule, "what": finding.what, "step": finding.step}
-            name = {"name": f"{one.shown.where}: {finding.judge}", "known": "", "command": SIMULATE}
+            name = {"name": f"{one.shown.where}: {finding.judge}", "known": ""}
             more = {"seed": self.plan.seed, "number": one.number, "story": story_to_json(one.story)}
             one.file = str(write_story({**name, **told, **more}, spec, folder))
 

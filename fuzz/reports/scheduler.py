@@ -1,4 +1,4 @@
-"""A run of schedulers as a document: what `fuzz-scheduler --json` prints, and the report of it for people."""
+"""A run of schedulers as a document: what `simulate --json` prints, and the report of it for people."""
 
 import shlex
 from collections.abc import Sequence
@@ -32,8 +32,6 @@ class StoryFound(msgspec.Struct):
     """True if the search for a smaller story came to its end."""
     fault: str = ""
     """The one that was planted."""
-    command: str = ""
-    """The one that found it, if it is not `fuzz-scheduler`."""
     story: Any = None
     """The smallest story."""
 

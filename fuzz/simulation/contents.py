@@ -25,6 +25,10 @@ def _number(text: str | None) -> int:
     return 0 if text is None else crc32(text.encode()) + 1
 
 
+def _of_adapter(request: ClientRequest) -> int:
+    return _number(request.adapter) + (0 if request.adapter is None else request.adapter_version << 32)
+
+
 def sampled(content: int, branch: int = 0) -> int:
     """The token that the model samples behind this content; `branch` tells requests apart that were forked."""
     return 1 + mixed(content, branch) % ALPHABET
@@ -43,7 +47,7 @@ class TokenContents:
 
     def extend(self, tokens: Sequence[int]) -> None:
         """These tokens follow."""
-        before = self.values[-1] if self.values else mixed(self.weights, _number(self.request.adapter))
+        before = self.values[-1] if self.values else mixed(self.weights, _of_adapter(self.request))
         for token in tokens:
             before = mixed(before, token)
             if self._items:

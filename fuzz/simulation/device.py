@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ...model.attention import Mamba, Rule, Step, rule_for
 from .contents import ALPHABET, JUNK, TokenContents, branch_of, mixed, sampled
-from .memory import Placed, Slot, SlotMemory, said
+from .memory import NOTHING, Placed, Slot, SlotMemory, said
 from .protocol import ClientRequest, EngineShape, Scheduled, ScheduledBatch, SlotCopy, Slots, SlotTransfer, StepResults
 
 _DRAFTS_RIGHT = (0,)
@@ -111,7 +111,7 @@ class SimulatedDevice:
         for one in [one for one in self._under_way if one.ends <= now]:
             self._under_way.remove(one)
             right = one.ends >= 0
-            self._transfer(one.told, one.overtaken, right)
+            self.transfer(one.told, one.overtaken, right)
             (done if right else failed).append(one.told.id)
         return tuple(done), tuple(failed)
 
@@ -125,7 +125,8 @@ class SimulatedDevice:
             for slot in slots:
                 self.cells.put(slot, self.cells.junk())
 
-    def _transfer(self, told: SlotTransfer, overtaken: frozenset[Slot], right: bool) -> None:
+    def transfer(self, told: SlotTransfer, overtaken: frozenset[Slot] = frozenset(), right: bool = True) -> None:
+        """Its slots get what they are to hold; what nobody reads where it was overtaken, or has gone wrong."""
         cells, slots = self.cells, self._slots_of(told)
         if told.kind == "store":
             for slot, other in zip(slots, told.other, strict=True):
@@ -144,16 +145,23 @@ class SimulatedDevice:
 
     # Steps.
 
-    def launch(self, batch: ScheduledBatch, now: int = 0, flying: frozenset[Slot] = frozenset()) -> RanStep:
-        """Run a step in round `now`; `flying`: what steps in flight write."""
-        self._written = []
+    def prepare(self, batch: ScheduledBatch, now: int, flying: frozenset[Slot]) -> None:
+        """What is done before a step computes: blocks are cleared, then copied, then loaded."""
+        for block in batch.cleared:
+            for memory in self._memories:
+                self.cells.fill(memory, block, NOTHING)
         for copy in batch.copies:
             self._copy(copy, batch)
         for told in batch.transfers:
             if told.now:
-                self._transfer(told, frozenset(), True)
+                self.transfer(told)
             elif told.kind == "load":
                 self._begin(told, now, flying)
+
+    def launch(self, batch: ScheduledBatch, now: int = 0, flying: frozenset[Slot] = frozenset()) -> RanStep:
+        """Run a step in round `now`; `flying`: what steps in flight write."""
+        self._written = []
+        self.prepare(batch, now, flying)
         wrong = list(self._breaches(batch))
         pieces = [piece for part in batch.parts if (piece := self._piece(part, wrong)) is not None]
         for early in (True, False):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from .judges import CAPACITY, FATE, MEMORY, PROGRESS, TOKENS
+from .judges import CAPACITY, CHECKS, FATE, MEMORY, PROGRESS, TOKENS
 from .protocol import (
     ClientRequest,
     Delivered,
@@ -103,15 +103,24 @@ class _Shrinks(FaultyEngine):
         return replace(view, free=(view.free or 0) - self._calls // 2)
 
 
+class _Objects(FaultyEngine):
+    """Its own checks object to something."""
+
+    def objections(self) -> list[str]:
+        self._calls += 1
+        return ["planted: something is wrong"] if self._calls > 5 else []
+
+
 FAULTS: Mapping[str, Callable[[Engine], Any]] = {
     "wrong-token": _WrongToken,
     "other-blocks": _OtherBlocks,
     "forgets": _Forgets,
     "raises": _Raises,
     "shrinks": _Shrinks,
+    "objects": _Objects,
 }
 """By name, what plants the mistake into an engine."""
-SEEN_BY: Mapping[str, str] = dict(zip(FAULTS, (TOKENS, MEMORY, PROGRESS, FATE, CAPACITY), strict=True))
+SEEN_BY: Mapping[str, str] = dict(zip(FAULTS, (TOKENS, MEMORY, PROGRESS, FATE, CAPACITY, CHECKS), strict=True))
 """Which judge must notice."""
 
 

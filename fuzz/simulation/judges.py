@@ -4,18 +4,20 @@ itself (`device`).
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .contents import TokenContents
 from .protocol import ClientRequest, Delivered, EngineView
 
 TOKENS, MEMORY, PROGRESS, FATE, CAPACITY = "tokens", "memory", "progress", "fate", "capacity"
+CHECKS = "checks"
 JUDGES: Mapping[str, str] = {
     TOKENS: "each request ends with the tokens that it would have had alone",
     MEMORY: "every read is right, and nothing is written where somebody else reads",
     PROGRESS: "with room, every request ends",
     FATE: "nothing is raised, and no request's fate takes another one with it",
     CAPACITY: "when nothing runs, all capacity is back",
+    CHECKS: "the engine's own checks object to nothing",
 }
 """The judges of a simulation, and what they judge."""
 QUIET = 25
@@ -87,11 +89,7 @@ class ClientJudge:
         """What it has got is its prompt from now on, up to `length`, and these tokens behind it."""
         prompt = client.tokens[:length] + then
         branch = client.contents[0].branch
-        request = client.request
-        client.request = ClientRequest(
-            *(request.id, prompt, request.max_tokens, request.stop, request.priority),
-            *(request.adapter, request.salt, request.items),
-        )
+        client.request = replace(client.request, prompt=prompt, external=0)
         client.got, client.cut = [], True
         client.contents = [TokenContents(client.request, self.weights, branch)]
 

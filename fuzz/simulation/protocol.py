@@ -23,6 +23,7 @@ OFFERS: Mapping[str, str] = {
     "drafts": "tokens proposed by `StepResults.drafts` are computed ahead, and judged by the device",
     "priorities": "`ClientRequest.priority` is obeyed",
     "adapters": "`ClientRequest.adapter` is obeyed",
+    "versions": "adapters are loaded anew under their names: `ClientRequest.adapter_version` tells their weights apart",
     "items": "`ClientRequest.items` (images and the like) are obeyed",
     "salts": "`ClientRequest.salt` keeps requests apart in the prefix cache",
     "external": "the first `ClientRequest.external` tokens can come from outside (`SlotTransfer.request`)",
@@ -46,6 +47,8 @@ OPTIONAL: Mapping[str, str] = {
     "fork": "fork(id, new): a new request that begins with all tokens of the other one that were delivered",
     "truncate": "truncate(id, length, then): `then` replaces its tokens from position `length` on, and it goes on",
     "look": "look() returns an EngineView",
+    "objections": "objections() returns what the engine's own checks object to since the last call, as `RULE: words`",
+    "counts": "counts() returns numbers of what the engine has reached, by name, for the report",
     "close": "close() ends what was started",
 }
 """Methods that an engine may have."""
@@ -59,6 +62,9 @@ DECLARED: Mapping[str, object] = {
     "options": {},
     "attention": ("full",),
     "block_sizes": (1, 2, 4, 8, 16),
+    "unequal_blocks": False,
+    "mamba_modes": ("none", "all", "align"),
+    "own_blocks": 0,
     "separate_pools": False,
     "reads_first": False,
     "samples": False,
@@ -66,8 +72,11 @@ DECLARED: Mapping[str, object] = {
 """Attributes that an engine may have, and what is assumed without them; read again after each `start`.
 
 * `depth`: the most steps in flight: 1, 2 (one behind), or n.
-* `options`: by name the values to try, as in `{"asynchronous": (False, True)}`; `EngineShape.options` has one of each.
+* `options`: by name the values to try, as in `{"asynchronous": (False, True)}`, the plainest first;
+  `EngineShape.options` has one of each.
 * `attention`: what groups of layers it is tried with, as in `("full", "full+sliding")`; `block_sizes`: in tokens.
+* `unequal_blocks`: groups may have blocks of different sizes; `mamba_modes`: which states Mamba layers keep.
+* `own_blocks`: how many blocks of the pool no request gets, such as a null block.
 * `separate_pools`: equal slots of two groups are two places; else all groups share one memory, as pages do.
 * `reads_first`: a step reads old tokens before it writes new ones; else it writes first, as paged attention does.
 * `samples`: its own worker computes and samples; results carry no tokens, and the same engine serving each request
@@ -87,6 +96,7 @@ class EngineShape:
     drafts: int = 0
     """The most drafts of a request in a step."""
     options: Mapping[str, Value] = field(default_factory=dict)
+    """An engine gets all of its own; in a story one that is left out has its first value."""
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -123,6 +133,8 @@ class ClientRequest:
     priority: int = 0
     """The smaller, the earlier."""
     adapter: str | None = None
+    adapter_version: int = 0
+    """Of the weights that the adapter's name means when the request arrives."""
     salt: str | None = None
     items: tuple[Item, ...] = ()
     external: int = 0
@@ -227,6 +239,8 @@ class ScheduledBatch:
     """Requests that were set back for it; counted only."""
     own: Any = None
     """For the engine alone: `update` gets the batch back as it is."""
+    cleared: tuple[int, ...] = ()
+    """Blocks that are emptied before anything is copied."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from ..findings.story_finding import StoryFinding, place_of, rule_of
 from .answers import problem_with
 from .contents import branch_of
 from .device import RanStep, SimulatedDevice
-from .judges import FATE, MEMORY, TOKENS, Client, ClientJudge
+from .judges import CHECKS, FATE, MEMORY, TOKENS, Client, ClientJudge
 from .memory import Slot
 from .protocol import DECLARED, Engine, ScheduledBatch, StepResults
 from .story import Happening, SimulatedStory
@@ -50,9 +50,12 @@ class SimulatedRun:
         """Starts the engine; NotImplementedError, or whatever else it raises, if it cannot be built. `among_others` is
         False for a request that is served alone, to be compared with."""
         self.engine, self.story, self._among_others = engine, story, among_others
-        engine.start(story.shape)
+        plain = {name: values[0] for name, values in declared(engine, "options").items()}
+        engine.start(replace(story.shape, options={**plain, **story.shape.options}))
         self.depth = max(1, min(story.depth, declared(engine, "depth")))
         self.samples = bool(declared(engine, "samples"))
+        self._checks = getattr(engine, "objections", None)
+        """Called as it is: what it raises says nothing of the engine."""
         self.device = SimulatedDevice(
             story.shape,
             separate=bool(declared(engine, "separate_pools")),
@@ -79,9 +82,9 @@ class SimulatedRun:
         first, with which it ends."""
         try:
             self._look()
-            while self.rounds < steps and not self._is_over and (goes_on or not self.findings):
+            while self.rounds < steps and not self.is_over and (goes_on or not self.findings):
                 self._round()
-            if self._is_over and not self.findings:
+            if self.is_over and not self.findings:
                 self.judge.over(self._is_idle())
                 self._look()
                 self._collect()
@@ -94,13 +97,16 @@ class SimulatedRun:
         return self.findings if goes_on else self.findings[:1]
 
     @property
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
+        """True if nothing is left to happen, and nobody is owed anything."""
         if self._events or self._held or self._flying or self.device.busy:
             return False
         return not self.judge.live and (self._idle_now or self._still >= TIDY)
 
     def _find(self, judge: str, line: str) -> None:
-        finding = StoryFinding(judge, rule_of(line), line, self.steps)
+        self._add_finding(StoryFinding(judge, rule_of(line), line, self.steps))
+
+    def _add_finding(self, finding: StoryFinding) -> None:
         if finding.kind not in self._seen:
             self._seen.add(finding.kind)
             self.findings.append(finding)
@@ -113,6 +119,20 @@ class SimulatedRun:
         others = len(self.judge.live)
         line = f"{raised.method} raises {what}; {others} requests are lost with it"
         self.findings.append(StoryFinding(FATE, rule, line, self.steps))
+
+    def happen(self, one: Happening) -> None:
+        """It happens now; for who plays by hand, with `step`. Findings are kept."""
+        try:
+            DEEDS[one.what](self, one)
+        except _EngineError as raised:
+            self._raised(raised)
+
+    def step(self) -> None:
+        """One round more."""
+        try:
+            self._round()
+        except _EngineError as raised:
+            self._raised(raised)
 
     def _call(self, method: str, *given: object) -> Any:
         try:
@@ -192,6 +212,9 @@ class SimulatedRun:
         for judge, line in self.judge.found:
             self._find(judge, line)
         self.judge.found.clear()
+        if self._checks is not None:
+            for line in self._checks():
+                self._add_finding(StoryFinding(CHECKS, line.partition(": ")[0], line, self.steps))
 
     # What happens.
 
@@ -356,6 +379,8 @@ class SimulatedRun:
                 "requests with a salt": sum(job.salt is not None for job in jobs),
             }
         )
+        if hasattr(self.engine, "counts"):
+            counts.update(self.engine.counts())
         return counts
 
 

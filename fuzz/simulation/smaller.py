@@ -47,6 +47,9 @@ def _plain_engine(story: SimulatedStory) -> Iterator[SimulatedStory]:
         yield replace(story, delays=(0,))
     if len(story.delays) > 1:
         yield replace(story, delays=story.delays[:1])
+    for name in shape.options:
+        left = {other: value for other, value in shape.options.items() if other != name}
+        yield replace(story, shape=replace(shape, options=left))
     if shape.core.caching:
         yield replace(story, shape=replace(shape, core=replace(shape.core, caching=False)))
 
@@ -88,7 +91,15 @@ def _each(change: Callable[[Happening], Iterator[Happening]]) -> Proposals:
     return simpler
 
 
-PLAIN: Mapping[str, Any] = {"stop": (), "priority": 0, "adapter": None, "salt": None, "items": (), "external": 0}
+PLAIN: Mapping[str, Any] = {
+    "stop": (),
+    "priority": 0,
+    "adapter": None,
+    "adapter_version": 0,
+    "salt": None,
+    "items": (),
+    "external": 0,
+}
 """What a request without anything special has in its fields."""
 
 

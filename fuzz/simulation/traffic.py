@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...model.arith import cdiv
-from ...model.ops import Group, Item, Shape, Value
+from ...model.ops import Group, Item, MambaMode, Shape, Value
 from ..kinds import KINDS
 from ..kinds.draw import Draw
+from ..kinds.states import MODES
 from .contents import ALPHABET, TokenContents
 from .protocol import LACKS, OFFERS, OPTIONAL, ClientRequest, Engine, EngineShape
 from .run import declared
@@ -18,6 +19,8 @@ from .story import Deed, Happening, SimulatedStory
 
 MORE: tuple[Deed, ...] = ("reset", "reweigh", "pause", "fork", "truncate")
 """What happens only to engines that have a method of this name."""
+FEATURES = ("adapters", "versions", "items", "salts", "priorities", "external")
+"""What requests may have, if the engine offers it."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,9 @@ class EngineFacts:
     block_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
     depth: int = 1
     lacks: frozenset[str] = frozenset()
+    unequal_blocks: bool = False
+    mamba_modes: tuple[MambaMode, ...] = ("none", "all", "align")
+    own_blocks: int = 0
 
 
 def facts_of(engine: Engine) -> EngineFacts:
@@ -55,7 +61,11 @@ def facts_of(engine: Engine) -> EngineFacts:
     methods = frozenset(name for name in OPTIONAL if callable(getattr(engine, name, None)))
     if "pause" in methods and "resume" not in methods:
         raise ValueError("there is pause, but no resume; write both or none")
-    return EngineFacts(offers, methods, options, attention, sizes, depth, lacks)
+    unequal, own = bool(declared(engine, "unequal_blocks")), int(declared(engine, "own_blocks"))
+    modes = tuple(declared(engine, "mamba_modes"))
+    if unknown := sorted(set(modes) - set(MODES)) or ([] if modes else ["nothing"]):
+        raise ValueError(f"mamba_modes has {unknown[0]!r}; it may have {', '.join(sorted(set(MODES)))}")
+    return EngineFacts(offers, methods, options, attention, sizes, depth, lacks, unequal, modes, own)
 
 
 def draw_simulation(draw: Draw, facts: EngineFacts) -> SimulatedStory:
@@ -82,18 +92,30 @@ def shape_with(groups: Sequence[Group], blocks: int, length: int, tokens: int, *
 
 def room_for(groups: Sequence[Group], length: int) -> int:
     """Blocks in which one request of so many tokens fits, with one to spare for each group."""
-    return sum(cdiv(length, group.block_size) + 1 for group in groups)
+    return sum(cdiv(length, group.block_size) + group.speculative_blocks + 1 for group in groups)
+
+
+def _groups(draw: Draw, facts: EngineFacts, size: int, drafts: int) -> list[Group]:
+    """Groups of layers, of which no two are equal; blocks of about so many tokens."""
+    groups = list[Group]()
+    for kind in draw.choose(facts.attention).split("+"):
+        other = draw.choose((size, size, size // 2, 2 * size)) if facts.unequal_blocks and groups else size
+        group = KINDS[kind].drawn(draw, max(1, other), 4 * size)  # type: ignore[index]  # looked at before
+        if group.kind == "mamba":
+            group = replace(group, mamba_mode=draw.choose(facts.mamba_modes), speculative_blocks=drafts)
+        group = replace(group, num_heads=1 + sum(one.kind == kind for one in groups))
+        groups.append(group)
+    return groups
 
 
 def _shape(draw: Draw, facts: EngineFacts) -> EngineShape:
-    kinds = draw.choose(facts.attention).split("+")
-    size = draw.choose(facts.block_sizes)
-    groups = [KINDS[kind].drawn(draw, size, 4 * size) for kind in kinds]  # type: ignore[index]  # looked at before
+    size, drafts = draw.choose(facts.block_sizes), draw.choose((0, 1, 2, 3)) if "drafts" in facts.offers else 0
+    groups = _groups(draw, facts, size, drafts)
     length = draw.integer(8, 24) if size < 4 else size * draw.integer(3, 8) + draw.choose((0, 0, 1, size - 1))
-    blocks = room_for(groups, length) + draw.choose((-len(groups), -len(groups), 0, 1, 2, 4, 8, 16, 40))
+    tight = -len(groups)
+    blocks = facts.own_blocks + room_for(groups, length) + draw.choose((tight, tight, 0, 1, 2, 4, 8, 16, 40))
     if draw.integer(0, 9) == 0:
         blocks = max(2, blocks // 2)
-    drafts = draw.choose((0, 1, 2, 3)) if "drafts" in facts.offers else 0
     tokens = draw.choose((2 + drafts, size, 2 * size, 4 * size + 1, length, 2 * length, 4 * length))
     caching = draw.integer(0, 9) > 0 or "uncached" in facts.lacks
     core = shape_with(groups, blocks, length, max(tokens, 2 + drafts), caching=caching)
@@ -118,7 +140,7 @@ class _Swarm:
         self.too_long = often(0, 0, 0, 1)
         self.exact = often(0, 1, 3)
         self.deeds: Mapping[Deed, int] = {what: often(0, 0, 1, 3) for what in MORE if what in facts.methods}
-        self.features = {name: often(0, 0, 4) for name in ("adapters", "items", "salts", "priorities", "external")}
+        self.features = {name: often(0, 0, 4) for name in FEATURES}
         self.pace = often(0, 0, 1, 3, 8)
         self.alike = often(0, 2)
 
@@ -131,6 +153,7 @@ class _Life:
         self._jobs: list[ClientRequest] = []
         self._ids: list[str] = []
         self._made: list[Happening] = []
+        self._version = 0
 
     def _maybe(self, of_eight: int) -> bool:
         return of_eight > 0 and self._draw.integer(0, 7) < of_eight
@@ -161,7 +184,8 @@ class _Life:
         if self._maybe(swarm.stops):
             request = replace(request, stop=(draw.integer(1, ALPHABET),))
         if self._feature("adapters"):
-            request = replace(request, adapter=draw.choose(("a", "b")))
+            self._version += self._feature("versions")
+            request = replace(request, adapter=draw.choose(("a", "b")), adapter_version=self._version)
         if self._feature("salts"):
             request = replace(request, salt=draw.choose(("s", "t")))
         if self._feature("priorities"):

@@ -131,8 +131,6 @@ class Family:
     """The tests of the reference release; None if they cannot be run."""
     mixes: str = ""
     """Module that runs random requests through the release's scheduler, in its interpreter; empty for none."""
-    stories: str = ""
-    """Module with what fuzzing of its scheduler needs, in its interpreter (`engines.stories`); empty for none."""
     mutable: "Callable[[], Mutable] | None" = None
     """What random mutants of the reference release change; None if they cannot be made."""
     new_patch: Mapping[str, str] = field(default_factory=dict)

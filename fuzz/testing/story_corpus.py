@@ -25,7 +25,7 @@ class StoryCase:
 
     def run(self) -> "StoryAgain":
         """Replay it. TargetUnavailableError if the engine cannot be started, ValueError if it is none."""
-        return StoryAgain(self, play(self.stored, self.spec, lambda line: None, shows=bool(self.stored.command)))
+        return StoryAgain(self, play(self.stored, self.spec, lambda line: None, shows=True))
 
 
 @dataclass(frozen=True)

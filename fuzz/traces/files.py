@@ -16,8 +16,8 @@ from ..findings.visible import one_line
 
 T = TypeVar("T")
 STORY, QUESTION = "blockproof_scheduler", "blockproof_configuration"
-"""The first field of a finding that is no trace: the story of an engine (`simulate`, `fuzz-scheduler`), and a question
-about a configuration (`fuzz-config`)."""
+"""The first field of a finding that is no trace: the story of an engine (`simulate`), and a question about a
+configuration (`fuzz-config`)."""
 _FIRST = re.compile(rb'\s*{\s*"(' + "|".join((STORY, QUESTION)).encode() + rb')"\s*:')
 
 

@@ -184,7 +184,7 @@ class Arguments:
             "verify": ["impl", "no-such", "--operations", "10", *limits],
             "watch": ["no-such", "--write", f"{self._out}.md"],
             "deviations": ["--target", "no-such", "--seconds", "0.1"],
-            "fuzz-scheduler": ["--target", "no-such", "--steps", "5", *limits],
+            "simulate": ["--target", "no-such", "--steps", "5", *limits],
         }
 
     def words(self, random: Random, of: str | None = None) -> list[str]:

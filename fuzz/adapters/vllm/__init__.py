@@ -23,6 +23,12 @@ def _open_calculator() -> Calculator:
     return CoreCalculator(FAMILY.spec(binding.version), binding)
 
 
+def _open_engine() -> object:
+    from .simulated import VllmSimulated
+
+    return VllmSimulated()
+
+
 def _known() -> Known:
     from .configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
     from .deviations import DEVIATIONS, ELSEWHERE, policy_of
@@ -47,6 +53,7 @@ FAMILY = Family(
     name="vllm",
     open_target=_open_target,
     open_calculator=_open_calculator,
+    open_engine=_open_engine,
     requirements=(files(__package__) / "requirements.txt").read_text(),
     releases=KNOWN,
     reference=REFERENCE,
@@ -55,7 +62,6 @@ FAMILY = Family(
     own_tests=_own_tests,
     mutable=_mutable,
     mixes=f"{__name__}.scheduler_mixes",
-    stories=f"{__name__}.scheduler_stories",
     new_patch={
         "{module}.py": (files(__package__) / "new_patch.py.txt").read_text(),
         "test_{module}.py": (files(__package__) / "new_patch_test.py.txt").read_text(),

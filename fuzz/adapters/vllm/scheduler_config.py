@@ -7,7 +7,7 @@ from these fields are the release's own code.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from inspect import Parameter, signature
@@ -18,6 +18,7 @@ from typing import Any
 from ....model.attention import RULES, Mamba
 from ....model.ops import Group, Shape
 from ...kinds import KINDS
+from ...simulation.protocol import EngineShape
 from .binding import RETENTION_VARIABLE
 
 _MODEL: Mapping[str, object] = {
@@ -62,9 +63,11 @@ class Setup:
     method: str = "eagle"
     asynchronous: bool = False
     connector: str = ""
-    """Name of its connector (`scheduler_connectors.connectors`); empty for none."""
+    """Name of its connector (`loads`, or of `real_connectors.REAL`); empty for none."""
     policy: str = "fcfs"
     """In which order requests wait and are preempted: "fcfs" or "priority"."""
+    adapters_in_place: bool = False
+    """True if all versions of an adapter have the same path."""
     retention: int | None = None
     """Retention interval: tokens between the states and windows that are kept; 0 to keep only those for a replay of the
     whole prompt."""
@@ -167,6 +170,33 @@ def configuration(setup: Setup) -> Any:
             "speculative_config": _speculation(setup) if setup.drafts else None,
             **_late_parts(),
         },
+    )
+
+
+def setup_of(shape: EngineShape) -> Setup:
+    """The engine that vLLM would build: asynchronous scheduling needs Eagle for drafts, and up to 0.32 Eagle is not to
+    be had with chunks."""
+    options, core = shape.options, shape.core
+    chunked = any(group.chunk for group in core.groups)
+    if chunked and len({group.block_size for group in core.groups}) > 1:
+        raise NotImplementedError("chunks beside blocks of another size")
+    asynchronous = bool(options.get("asynchronous")) and not (chunked and shape.drafts)
+    eagle = bool(shape.drafts) and not chunked and (asynchronous or options.get("drafter") == "eagle")
+    states = [group.block_size for group in core.groups if group.kind == "mamba"]
+    if states and min(states) < 1 + shape.drafts:
+        raise NotImplementedError("drafts of a step that fill more than a block of states")
+    if states and max(states) > core.max_num_batched_tokens:
+        raise NotImplementedError("a step that is smaller than a block of states")
+    return Setup(
+        replace(core, eagle=eagle),
+        max_num_seqs=shape.max_requests,
+        drafts=shape.drafts,
+        method="eagle" if eagle else "ngram",
+        asynchronous=asynchronous,
+        connector=str(options.get("connector", "")),
+        policy=str(options.get("policy", "fcfs")),
+        adapters_in_place=bool(options.get("adapters_in_place")),
+        retention=retention if isinstance(retention := options.get("retention"), int) else None,
     )
 
 

@@ -1,43 +1,9 @@
 """Groups of layers of the engines that a release's scheduler drives: kinds alone, and hybrids that models have."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from random import Random
 
 from ....model.ops import Group
-
-
-def draw_of_story(random: Random, drafts: int, attention: Sequence[str]) -> tuple[Group, ...]:
-    """The groups of an engine that a story drives. `attention`: names to choose from, as in `full+sliding`, all if
-    there is none. ValueError for others."""
-    size = random.choice((4, 8, 16))
-    window = random.choice((size // 2 + 1, size, 2 * size - 1, 3 * size + 1, 6 * size))
-    full, sliding = Group("full", size), Group("sliding", size, window=window)
-    chunk = size * random.choice((2, 3, 4))
-    chunked = Group("chunked", size, chunk=chunk + (size // 2 if random.random() < 0.05 else 0))
-    mamba = Group("mamba", size, mamba_mode="align", speculative_blocks=drafts)
-    small = replace(sliding, block_size=size // 2)
-    kinds: tuple[tuple[Group, ...], ...] = (
-        (full,),
-        (Group("mla", size),),
-        (sliding,),
-        (chunked,),
-        (mamba,),
-        (full, sliding),
-        (full, sliding),
-        (full, small),
-        (full, replace(sliding, block_size=2 * size, window=3 * size)),
-        (full, chunked),
-        (full, mamba),
-        (full, mamba),
-        (full, sliding, mamba),
-        (full, replace(full, num_heads=2), sliding),
-        (full, sliding, replace(sliding, window=2 * window)),
-    )
-    named = {groups: "+".join(group.kind for group in groups) for groups in kinds}
-    if unknown := sorted(set(attention) - set(named.values())):
-        raise ValueError(f"no engine is drawn of {unknown[0]!r}; there are {', '.join(sorted(set(named.values())))}")
-    return random.choice([groups for groups in kinds if not attention or named[groups] in attention])
 
 
 def draw_of_mix(random: Random, drafts: int) -> tuple[Group, ...]:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from ....model.ops import Submit
+from ...simulation.contents import TokenContents
+from ...simulation.protocol import ClientRequest
 from ..impl import module_of_impl
 from .core_calls import CoreCalls
+from .played import PlayedRun
 from .scheduler_config import Setup, shape_of
-from .scheduler_device import DeviceJob
 from .scheduler_groups import TIMED, draw_of_mix
-from .scheduler_run import SchedulerRun
 
 _STEPS = 400
 """Limit of a mix, in steps; most end before."""
@@ -45,28 +45,34 @@ def _setup(random: Random) -> Setup:
     )
 
 
-def _jobs(random: Random, setup: Setup) -> list[DeviceJob]:
-    """Requests, many of which begin as an earlier one does."""
-    length, jobs = setup.shape.max_model_len, list[DeviceJob]()
+def _jobs(random: Random, setup: Setup) -> list[tuple[ClientRequest, tuple[int, ...]]]:
+    """Requests, many of which begin as an earlier one does, each with how many drafts of a step are right."""
+    length, jobs = setup.shape.max_model_len, list[tuple[ClientRequest, tuple[int, ...]]]()
     for number in range(random.randint(3, 14)):
         most = length - 2 - setup.drafts
         prompt = [random.randint(1, 4) for _ in range(random.randint(1, most))]
         if jobs and random.random() < 0.7:
-            before = random.choice(jobs)
-            told = [before.token(i) for i in range(random.randint(1, most))]
+            told = told_by(random.choice(jobs)[0], random.randint(1, most))
             prompt = (told + prompt[: random.randint(0, 20)])[:most]
-        judged = tuple((setup.drafts, random.randint(0, setup.drafts)) for _ in range(3)) if setup.drafts else ()
-        room = length - len(prompt) - 1 - setup.drafts
-        submit = Submit(f"r{number}", tuple(prompt))
-        jobs.append(DeviceJob(submit, max(1, min(room, random.randint(1, 40))), judged, priority=random.randint(0, 2)))
+        rights = tuple(random.randint(0, setup.drafts) for _ in range(3)) if setup.drafts else ()
+        room = max(1, min(length - len(prompt) - 1 - setup.drafts, random.randint(1, 40)))
+        jobs.append((ClientRequest(f"r{number}", tuple(prompt), room, priority=random.randint(0, 2)), rights))
     return jobs
+
+
+def told_by(request: ClientRequest, length: int) -> list[int]:
+    """The first tokens of a conversation, which goes on behind the prompt as the model answers."""
+    contents = TokenContents(request)
+    while len(contents.tokens) < length:
+        contents.extend((contents.next_token(),))
+    return contents.tokens[:length]
 
 
 def run_mix(seed: int, number: int, follow: bool = True) -> dict[str, object]:
     """What the steps of a mix were. With `follow` also the calls on the core, as the model knows them."""
     random = Random(f"{seed}/{number}")
     setup = _setup(random)
-    run = SchedulerRun(setup)
+    run = PlayedRun(setup)
     steps: list[object] = []
     calls = CoreCalls(run.scheduler.kv_cache_manager, setup.shape) if follow else None
     schedule = run.scheduler.schedule
@@ -81,7 +87,8 @@ def run_mix(seed: int, number: int, follow: bool = True) -> dict[str, object]:
     while waiting and run.observed.steps < _STEPS and not run.observed.error:
         for _ in range(random.randint(1, 4)):
             if waiting:
-                run.add(waiting.pop(0))
+                job, rights = waiting.pop(0)
+                run.add(job, *rights)
         run.run(run.observed.steps + random.randint(1, 12))
     observed = run.run(_STEPS)
     return {
@@ -120,9 +127,9 @@ def _step(output: Any, calls: int) -> dict[str, object]:
 def time_steps(name: str, steps: int, running: int = 64) -> float:
     """Nanoseconds of the scheduler for a step in which `running` requests decode; without the device."""
     shape = shape_of(TIMED[name], 40 * running, 512, 8192)
-    run = SchedulerRun(Setup(shape, max_num_seqs=running))
+    run = PlayedRun(Setup(shape, max_num_seqs=running))
     for number in range(running):
-        run.add(DeviceJob(Submit(f"r{number}", tuple(range(100 * number, 100 * number + 64))), 440))
+        run.add(ClientRequest(f"r{number}", tuple(range(100 * number, 100 * number + 64)), 440))
     spent = [0]
 
     def measured(call: Callable[..., Any]) -> Callable[..., Any]:

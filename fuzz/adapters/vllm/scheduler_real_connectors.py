@@ -10,9 +10,12 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from ...simulation.device import RanStep
+from ...simulation.memory import Slot
+from ...simulation.protocol import ScheduledBatch
 from .scheduler_config import make, module
 from .scheduler_real_remote import Mooncake, MoriioGives, MoriioTakes, Nixl, third_party_missing
-from .scheduler_real_transfers import Transfers
+from .scheduler_real_transfers import DeviceBlocks, Transfers
 from .scheduler_real_workers import (
     DecodeBench,
     IdleWorker,
@@ -51,20 +54,21 @@ class Link:
         self.transfers = worker.scene.transfers
         self._reports: dict[int, Mapping[str, object]] = {}
         scheduler, device = run.scheduler, run.device
-        self._add, self._execute, self._update = scheduler.add_request, device.execute, scheduler.update_from_output
-        scheduler.add_request, device.execute, scheduler.update_from_output = self.add, self.execute, self.update
+        self._add, self._launch, self._update = scheduler.add_request, device.launch, scheduler.update_from_output
+        scheduler.add_request, device.launch, scheduler.update_from_output = self.add, self.launch, self.update
 
     def add(self, request: Any) -> None:
         """A request arrives at the scheduler."""
         self.worker.arrive(request)
         self._add(request)
 
-    def execute(self, output: Any, known: Mapping[str, int]) -> Any:
+    def launch(self, batch: ScheduledBatch, now: int, flying: frozenset[Slot]) -> RanStep:
         """A step on the device, with the transfers that are due around it; what they object to is added."""
+        output = batch.own
         metadata = output.kv_connector_metadata
         self.worker.flush(metadata)
         self.worker.scene.device.when_cleared(partial(self._before, metadata, output))
-        ran = self._execute(output, known)
+        ran: RanStep = self._launch(batch, now, flying)
         self.worker.store(metadata, output)
         self.transfers.moment()
         self._reports[id(output)] = self.worker.report()
@@ -105,7 +109,8 @@ def connect(kind: type[IdleWorker], run: Any) -> Any:
     if why := third_party_missing(kind.name):
         raise NotImplementedError(f"{kind.name}: {why}")
     random = Random(repr(run.setup))
-    shape, config = run.setup.shape, vars(run.config)
+    shape, built = run.setup.shape, run.engine.built
+    config = vars(built.config)
     vars(config["model_config"]).update(_MODEL)
     extra = dict(kind.options(random, shape))
     config["kv_transfer_config"] = make(
@@ -115,18 +120,19 @@ def connect(kind: type[IdleWorker], run: Any) -> Any:
         kv_connector_extra_config=extra,
         kv_load_failure_policy=random.choice(("fail", "recompute")),
     )
-    run.cache_config.kv_cache_tensors = cache_tensors(shape)
-    for group in run.cache_config.kv_cache_groups:
+    built.cache_config.kv_cache_tensors = cache_tensors(shape)
+    for group in built.cache_config.kv_cache_groups:
         group.kv_cache_spec = _with_two_states(group.kv_cache_spec)
     try:
-        run.build_scheduler()
+        built.build()
     except Exception as error:
         raise NotImplementedError(f"{kind.name}: {type(error).__name__}: {error}") from error
     connector = run.scheduler.connector
-    transfers = Transfers(run.device, run.pool, random, _DELAY)
-    worker = kind(WorkerScene(run.device, run.scheduler, shape, transfers, random))
+    blocks = DeviceBlocks(run.device, run.engine.clients)
+    transfers = Transfers(blocks, built.pool, random, _DELAY)
+    worker = kind(WorkerScene(blocks, run.scheduler, shape, transfers, random))
     connector.link = Link(run, worker)
-    connector.arrived = _UnderWay(connector, transfers)
+    run.engine.transferring = _UnderWay(connector, transfers)
     return connector
 
 
@@ -137,4 +143,4 @@ def _with_two_states(spec: Any) -> Any:
 
 
 REAL: Mapping[str, Callable[[Any], Any]] = {name: partial(connect, kind) for name, kind in WORKERS.items()}
-"""Factories for a `SchedulerRun`."""
+"""Factories for a `PlayedRun`."""

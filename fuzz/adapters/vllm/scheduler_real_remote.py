@@ -13,8 +13,8 @@ from typing import Any
 from ....model.arith import cdiv
 from ....model.attention import Mamba
 from ....model.ops import NULL, Shape
+from ...simulation.memory import NOTHING
 from .scheduler_config import module
-from .scheduler_device import POISON
 from .scheduler_real_transfers import Copy
 from .scheduler_real_workers import IdleWorker, WorkerScene
 
@@ -110,7 +110,7 @@ class Remote(IdleWorker):
         if block == NULL or index * rule.b >= end:  # behind the last token: room for states of drafts
             return ""
         if not isinstance(rule, Mamba) and (index + 1) * rule.b <= rule.skipped(end):
-            self.scene.transfers.memory.set_page(block, [POISON] * rule.b)  # the other engine has dropped it
+            self.scene.transfers.memory.set_page(block, [NOTHING] * rule.b)  # the other engine has dropped it
             return ""
         tables: list[list[int]] = [[] for _ in self.scene.device.rules]
         tables[group] = [NULL] * index + [block]

@@ -9,18 +9,16 @@ standard input, a run a line: the engine is imported once. `... table` prints wh
 
 import json
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from ....model.ops import Submit
+from ...simulation.protocol import ClientRequest
+from .played import PlayedRun
 from .scheduler_config import Setup, module, shape_of
-from .scheduler_device import DeviceJob
 from .scheduler_groups import TRIED, draw_with_connector
 from .scheduler_real_connectors import REAL, WORKERS
 from .scheduler_real_faults import FAULTS
-from .scheduler_run import SchedulerRun
 
 _STEPS = 600
 """Limit of a mix, in steps; most end before."""
@@ -51,27 +49,25 @@ def draw_setup(random: Random, connector: str) -> Setup:
     )
 
 
-def draw_jobs(random: Random, setup: Setup) -> list[DeviceJob]:
-    """Requests that come back to what a few of them began with."""
+def draw_jobs(random: Random, setup: Setup) -> list[tuple[ClientRequest, tuple[int, ...]]]:
+    """Requests that come back to what a few of them began with, each with how many drafts of a step are right."""
     most = setup.shape.max_model_len - 2 - setup.drafts
     stems = [[random.randint(1, 4) for _ in range(random.randint(1, most))] for _ in range(random.randint(1, 4))]
-    jobs = list[DeviceJob]()
+    jobs = list[tuple[ClientRequest, tuple[int, ...]]]()
     for number in range(random.randint(4, 16)):
         stem = random.choice(stems)[: random.randint(1, most) if random.random() < 0.3 else most]
         prompt = (stem + [random.randint(1, 4) for _ in range(random.choice((0, 0, 1, 7, 20)))])[:most]
-        judged = tuple((setup.drafts, random.randint(0, setup.drafts)) for _ in range(3)) if setup.drafts else ()
+        rights = tuple(random.randint(0, setup.drafts) for _ in range(3)) if setup.drafts else ()
         room = setup.shape.max_model_len - len(prompt) - 1 - setup.drafts
         tokens = max(1, min(room, random.choice((1, 2, 10, 40))))
-        jobs.append(DeviceJob(Submit(f"r{number}", tuple(prompt)), tokens, judged, priority=random.randint(0, 2)))
+        jobs.append((ClientRequest(f"r{number}", tuple(prompt), tokens, priority=random.randint(0, 2)), rights))
     return jobs
 
 
-def _abort(random: Random, run: SchedulerRun) -> None:
+def _abort(random: Random, run: PlayedRun) -> None:
     """A client goes away."""
-    status = module("v1.request").RequestStatus.FINISHED_ABORTED
-    names = [name for name, request in run.scheduler.requests.items() if not request.is_finished()]
-    if names:
-        run.scheduler.finish_requests(random.choice(names), status)
+    if run.live:
+        run.cancel(random.choice(run.live))
 
 
 def run_mix(connector: str, seed: int, number: int, faults: Sequence[str] = ()) -> dict[str, object]:
@@ -80,54 +76,48 @@ def run_mix(connector: str, seed: int, number: int, faults: Sequence[str] = ()) 
     setup = draw_setup(random, connector)
     line: dict[str, object] = {"mix": number, "setup": repr(setup)}
     try:
-        run = SchedulerRun(setup)
+        run = PlayedRun(setup)
     except NotImplementedError as refusal:
         return line | {"refused": str(refusal)[:200]}
-    if run.observed.room < 0:
-        return line | {"refused": "the start-up check refuses the pool"}
     for fault in faults:
         FAULTS[fault](run)
-    free = run.pool.get_num_free_blocks()
+    free = run.engine.pool.get_num_free_blocks()
     waiting, aborts = draw_jobs(random, setup), random.choice((0.0, 0.0, 0.1, 0.3))
-    error = ""
-    try:
-        _drive(random, run, waiting, aborts)
-    except Exception as problem:
-        place = traceback.extract_tb(problem.__traceback__)[-1]
-        error = f"{type(problem).__name__}: {str(problem)[:160]} ({place.name}, line {place.lineno})"
+    _drive(random, run, waiting, aborts)
     observed, link = run.observed, run.scheduler.connector.link
+    error = observed.error
     ended = not error and not run.scheduler.has_unfinished_requests()
     return line | {
         "steps": observed.steps,
-        "tokens": observed.tokens,
         "loads": link.transfers.begun[True],
         "stores": link.transfers.begun[False],
         "preemptions": observed.preemptions,
         "error": error,
         "wrong": observed.corruption[:3],
         "starved": observed.starved,
-        "missing": free - run.pool.get_num_free_blocks() if ended else 0,
+        "missing": free - run.engine.pool.get_num_free_blocks() if ended else 0,
         "left": link.left_over() if ended else "",
         "stuck": not (ended or error or observed.starved),
     }
 
 
-def _drive(random: Random, run: SchedulerRun, waiting: list[DeviceJob], aborts: float) -> None:
+def _drive(random: Random, run: PlayedRun, waiting: list[tuple[ClientRequest, tuple[int, ...]]], aborts: float) -> None:
     """Run all requests, and then until all transfers have ended."""
-    while (waiting or run.scheduler.has_unfinished_requests()) and not run.observed.starved:
+    while (waiting or run.scheduler.has_unfinished_requests()) and not run.stands:
         for _ in range(random.randint(1, 4)):
             if waiting:
-                run.add(waiting.pop(0))
+                job, rights = waiting.pop(0)
+                run.add(job, *rights)
         for _ in range(random.randint(1, 8)):
             if random.random() < aborts / 4:
                 _abort(random, run)
             run.step()
         if run.observed.steps > _STEPS:
             return
-    if run.observed.starved:
+    if run.stands:
         return
     for step in range(_DRAIN):
-        if step < _LAST or run.scheduler.connector.arrived:
+        if step < _LAST or run.engine.transferring:
             run.step()
 
 
@@ -161,7 +151,7 @@ def _built(connector: str) -> str:
     built = list[str]()
     for name, groups in TRIED.items():
         try:
-            SchedulerRun(Setup(shape_of(groups, 64, 256, 64), connector=connector))
+            PlayedRun(Setup(shape_of(groups, 64, 256, 64), connector=connector))
         except NotImplementedError as error:
             built.append(f"{name}: {str(error)[:80]}")
         else:

@@ -4,12 +4,15 @@ A step has two moments, one before its computation and one behind it. Between th
 and the one at which its end is reported, every copy of it may happen; which one it is, is drawn.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
-from .scheduler_device import POISON
+from ...simulation.device import SimulatedDevice
+from ...simulation.memory import NOTHING, Slot
+from ...simulation.protocol import ClientRequest, ScheduledBatch
+from .loads import ExternalLoad
 
 Page = list[int]
 
@@ -22,6 +25,42 @@ class TransferMemory(Protocol):
 
     def set_page(self, block: int, tags: Sequence[int]) -> None:
         """Write all tags of a block."""
+
+
+class DeviceBlocks:
+    """The memory of a simulated device, by blocks."""
+
+    def __init__(self, device: SimulatedDevice, clients: Mapping[str, ClientRequest]) -> None:
+        """`clients`: by the scheduler's names."""
+        self.rules, self._device, self._clients = device.rules, device, clients
+        self._acts: list[Callable[[], None]] = []
+        prepare = device.prepare
+
+        def prepared(batch: ScheduledBatch, now: int, flying: frozenset[Slot]) -> None:
+            prepare(batch, now, flying)
+            acts, self._acts = self._acts, []
+            for act in acts:
+                act()
+
+        vars(device)["prepare"] = prepared
+
+    def page(self, block: int) -> Page:
+        """The tags in a block's slots."""
+        return list(self._device.cells.page("device", block))
+
+    def set_page(self, block: int, tags: Sequence[int]) -> None:
+        """Write these tags into a block's slots, the first of them first."""
+        self._device.cells.page("device", block)[: len(tags)] = tags
+
+    def when_cleared(self, act: Callable[[], None]) -> None:
+        """Do this in the next step, after its blocks are cleared and copied and before anything is computed."""
+        self._acts.append(act)
+
+    def load_now(self, name: str, tables: list[list[int]], start: int, end: int) -> None:
+        """Positions `start .. end - 1` of a request are written where the tables have a block."""
+        load, width = ExternalLoad(name, tables, start, end), self._device.cells.width
+        for told in load.transfers(self.rules, width, self._clients[name].id, now=True):
+            self._device.transfer(told)
 
 
 @dataclass
@@ -122,7 +161,7 @@ class Transfers:
         def act() -> str:
             now = self.memory.page(block)
             store[place] = list(now)
-            return f"block {block} is written over while it is stored" if before > POISON and now[0] != before else ""
+            return f"block {block} is written over while it is stored" if before > NOTHING and now[0] != before else ""
 
         return Copy(block, act)
 

@@ -12,8 +12,7 @@ from typing import Any
 from ....model.attention import RULES
 from ....model.ops import NULL, Shape
 from .scheduler_config import make, module
-from .scheduler_device import Device
-from .scheduler_real_transfers import Copy, Page, Transfers
+from .scheduler_real_transfers import Copy, DeviceBlocks, Page, Transfers
 
 _CONNECTORS = "distributed.kv_transfer.kv_connector.v1"
 _PLACE_BYTES = 4096
@@ -24,7 +23,7 @@ _PLACE_BYTES = 4096
 class WorkerScene:
     """What a worker's half works on."""
 
-    device: Device
+    device: DeviceBlocks
     scheduler: Any
     shape: Shape
     transfers: Transfers
@@ -239,7 +238,7 @@ class DecodeBench(IdleWorker):
         self.scene.transfers.ended(True)
 
 
-def _done(device: Device, name: str, tables: list[list[int]], start: int, end: int) -> Callable[[], str]:
+def _done(device: DeviceBlocks, name: str, tables: list[list[int]], start: int, end: int) -> Callable[[], str]:
     """An act that writes the right contents of a request's positions into the blocks of these tables."""
 
     def act() -> str:

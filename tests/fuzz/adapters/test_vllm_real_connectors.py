@@ -104,14 +104,14 @@ Seen = dict[tuple[str, ...], str]
 
 
 PLANTED = [
-    ("simple-offload", 38, "load-told-too-early", "wrong"),
+    ("simple-offload", 20, "load-told-too-early", "wrong"),
     ("simple-offload", 1, "store-told-too-early", "wrong"),
     ("offloading", 7, "store-not-waited-for", "wrong"),
-    ("simple-offload", 1, "load-into-wrong-block", "wrong"),
-    ("simple-offload", 1, "arrival-lost", "starved"),
+    ("simple-offload", 11, "load-into-wrong-block", "wrong"),
+    ("simple-offload", 11, "arrival-lost", "starved"),
     ("nixl", 1, "sending-lost", "missing"),
     ("simple-offload", 0, "store-lost", "missing"),
-    ("simple-offload", 1, "arrival-told-twice", "error"),
+    ("simple-offload", 11, "arrival-told-twice", "error"),
     ("simple-offload", 0, "never-carried-out", "missing"),
 ]
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from blockproof.fuzz.adapters.impl import bind_impl, open_changed_impl
 from blockproof.fuzz.adapters.vllm.core_calls import CoreCalls
-from blockproof.fuzz.adapters.vllm.scheduler_device import DeviceJob
-from blockproof.fuzz.adapters.vllm.scheduler_watch import ManagerWatch
+from blockproof.fuzz.adapters.vllm.watched_calls import ManagerWatch
 from blockproof.fuzz.findings.ops_json import operation_from_json, to_json
 from blockproof.model.ops import (
     Advance,
@@ -88,11 +87,11 @@ def applied(follow: Any, story: list[Operation], ended: set[str]) -> Asked:
 
 def watched(story: list[Operation], ended: set[str], fault: Any = lambda manager: None) -> tuple[Asked, Told]:
     told: Told = []
-    jobs = {one.request: DeviceJob(one) for one in story if isinstance(one, Submit)}
+    submitted = {one.request: one for one in story if isinstance(one, Submit)}
 
     def follow(manager: Any) -> None:
         fault(manager)
-        ManagerWatch(manager, jobs, frozenset(), lambda *one: told.append(one))
+        ManagerWatch(manager, submitted.__getitem__, frozenset(), lambda *one: told.append(one))
 
     return applied(follow, story, ended), told
 

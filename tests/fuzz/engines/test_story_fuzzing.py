@@ -12,16 +12,14 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines import story_fuzzing
 from blockproof.fuzz.engines.stories import SHRUNK_OF_A_KIND, Stories, StoryTask
 from blockproof.fuzz.engines.story_fuzzing import (
-    FLOORS,
     FLOORS_FROM,
     StoryOutcome,
-    fuzz_scheduler,
     read_story,
+    simulate,
     write_story,
 )
 from blockproof.fuzz.findings.interruption import interrupted_by
 from blockproof.fuzz.findings.story_finding import StoryFinding
-from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.traces.files import TraceError
 
 
@@ -55,14 +53,14 @@ class Family:
         """`known`: a cause that is suspected always; the experiment leaves out the number `without`."""
         self.known, self.without, self.built = known, without, 0
 
-    def draw(self, seed: int, number: int, only: str | None, attention: Sequence[str] = ()) -> Numbers:
+    def draw(self, seed: int, number: int, options: Sequence[str] = (), attention: Sequence[str] = ()) -> Numbers:
         return Numbers((number, number + 1))
 
-    def engine(self, story: Numbers, fault: str = "") -> Numbers:
+    def run_of(self, story: Numbers, fault: str = "") -> "FakeRun":
         self.built += 1
         if 13 in story.numbers:
             raise NotImplementedError("thirteen")
-        return story
+        return FakeRun(story)
 
     def smaller(self, story: Numbers) -> Iterator[Numbers]:
         for left_out in range(len(story.numbers)):
@@ -73,8 +71,11 @@ class Family:
             yield Suspect("never to be built", Numbers((13,)))
             yield Suspect(self.known, Numbers(tuple(n for n in story.numbers if n != self.without)))
 
-    def engine_of(self, suspect: Suspect, fault: str = "") -> Numbers:
-        return self.engine(suspect.story)
+    def run_without(self, suspect: Suspect) -> "FakeRun":
+        return self.run_of(suspect.story)
+
+    def go_on_behind(self, known: str) -> None:
+        """Nothing is left out."""
 
     def story_to_json(self, story: Numbers) -> list[int]:
         return list(story.numbers)
@@ -84,7 +85,7 @@ class Family:
 
 
 class FakeRun:
-    """In place of `StoryRun`: three steps, and a finding for each 7."""
+    """Three steps, and a finding for each 7."""
 
     def __init__(self, engine: Numbers) -> None:
         self.numbers = engine.numbers
@@ -92,11 +93,6 @@ class FakeRun:
 
     def run(self, steps: int) -> list[StoryFinding]:
         return [StoryFinding("contract", "S1", "seven", 2)] if 7 in self.numbers else []
-
-
-@pytest.fixture(autouse=True)
-def _fake_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blockproof.fuzz.engines.stories.StoryRun", FakeRun)
 
 
 def told_by(task: StoryTask, family: Family | None = None) -> tuple[Any, list[dict[str, Any]]]:
@@ -168,8 +164,8 @@ def test_a_file_holds_what_a_replay_needs(tmp_path: Path) -> None:
 
 
 def test_exit_codes() -> None:
-    full = dict(FLOORS)
-    many = {**TOLD, "steps": FLOORS_FROM, "reached": full}
+    full = {"hits": 5}
+    many = {**TOLD, "steps": FLOORS_FROM, "reached": full, "floors": full}
     assert outcome().exit_code == 0
     assert outcome(told=many).exit_code == 0
     assert outcome(told={**many, "reached": {**full, "hits": 0}}).exit_code == 1
@@ -193,24 +189,24 @@ def test_a_report_names_causes_with_their_numbers_and_how_to_repeat_them() -> No
     ]
 
 
-def test_a_target_without_a_scheduler_is_refused() -> None:
-    with pytest.raises(TargetUnavailableError, match="no scheduler to fuzz"):
-        fuzz_scheduler("impl", StoryTask(steps=1), None, lambda text: None)
+def test_what_is_no_engine_is_refused() -> None:
+    with pytest.raises(ValueError, match="impl is no engine to be simulated"):
+        simulate("impl", StoryTask(steps=1), None, lambda text: None)
 
 
 @pytest.mark.parametrize(
     ("given", "code"),
     [
         (["--target", "vllm==0.33.0", "--steps", "1"], 0),
-        (["--target", "impl", "--steps", "1"], 3),
+        (["--target", "impl", "--steps", "1"], 2),
         (["--steps", "1"], 2),
         (["--replay", "nowhere.json"], 2),
     ],
 )
 def test_the_command_ends_with_what_was_found(given: list[str], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if "impl" not in given:
-        monkeypatch.setattr(story_fuzzing, "fuzz_scheduler", lambda *given: outcome())
-    assert main(["fuzz-scheduler", *given]) == code
+        monkeypatch.setattr(story_fuzzing, "simulate", lambda *given: outcome())
+    assert main(["simulate", *given]) == code
 
 
 def test_the_command_replays_a_file_and_prints_json(
@@ -222,7 +218,7 @@ def test_the_command_replays_a_file_and_prints_json(
         asked.append(given)
         return outcome(found=[{**FOUND, "story": {}}])
 
-    monkeypatch.setattr(story_fuzzing, "fuzz_scheduler", fuzzed)
+    monkeypatch.setattr(story_fuzzing, "simulate", fuzzed)
     path = write_story({**FOUND, "story": {"events": [1]}}, "vllm==0.33.0", tmp_path)
     assert main(["replay", str(path), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["found"][0]["what"] == "seven"

@@ -257,7 +257,7 @@ def test_a_campaign_tells_how_far_its_targets_are(recorder, tmp_path):
 
 
 def test_schedulers_tell_what_they_have_come_to(recorder, monkeypatch):
-    def words(module, *arguments):
+    def words(*arguments):
         assert json.loads(arguments[-1])["tells"]
         so_far = {"stories": 1, "steps": 40, "seconds": 20.0, "reached": {NASTY: 2}}
         found = {"name": NASTY, "judge": "contract", "known": "", "what": NASTY, "story": {}}
@@ -266,9 +266,8 @@ def test_schedulers_tell_what_they_have_come_to(recorder, monkeypatch):
         return [sys.executable, "-c", code]
 
     python = SimpleNamespace(words=words, environment=dict(os.environ))
-    monkeypatch.setattr(story_fuzzing, "family_of", lambda target: SimpleNamespace(stories="stories"))
     monkeypatch.setattr(story_fuzzing, "python_for", lambda target: nullcontext(python))
-    outcome = story_fuzzing.fuzz_scheduler("one", StoryTask(steps=80), None, lambda line: None, Recorder())
+    outcome = story_fuzzing.simulate("a.py:one", StoryTask(steps=80), None, lambda line: None, Recorder())
     assert outcome.exit_code == 1
     assert [(one.words, one.share) for one in recorder.last.told] == [
         ("starting", 0.0),
@@ -328,7 +327,7 @@ def test_wrong_use_is_told_in_a_line(tmp_path, monkeypatch, capsys):
     where = str(tmp_path / "page.html")
     assert main(["fuzz", "--operations", "10", "--live", str(tmp_path)]) == 2
     assert main(["campaign", "--store", "a", "--target", "impl", "--live", where]) == 2
-    for command in ("fuzz", "campaign", "fuzz-scheduler"):
+    for command in ("fuzz", "campaign", "simulate"):
         assert main([command, "--serve"]) == 2
         assert main([command, "--port", "8000"]) == 2
     monkeypatch.setitem(sys.modules, "jinja2", None)

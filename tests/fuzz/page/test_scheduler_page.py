@@ -5,7 +5,6 @@ from collections import Counter
 from types import SimpleNamespace
 
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.engines import stories
 from blockproof.fuzz.engines.stories import Stories, StoryTask
 from blockproof.fuzz.engines.story_fuzzing import StoryOutcome
 
@@ -20,12 +19,11 @@ class Run:
         return []
 
 
-def outcome(monkeypatch, steps):
+def outcome(steps):
     """What so many steps of such stories come to."""
-    monkeypatch.setattr(stories, "StoryRun", Run)
     family = SimpleNamespace(
-        draw=lambda seed, number, only, attention: SimpleNamespace(number=number, kinds="full"),
-        engine=lambda story, fault: story.number,
+        draw=lambda seed, number, options, attention: SimpleNamespace(number=number, kinds="full"),
+        run_of=lambda story, fault: Run(story.number),
     )
     told = Stories(family, StoryTask(steps=steps), lambda name, said: None).run()
     return StoryOutcome("vllm==0.23.0", StoryTask(steps=steps), told.as_json())
@@ -37,8 +35,8 @@ def document_of(outcome, tmp_path, capsys):
     return json.loads(capsys.readouterr().out)
 
 
-def test_a_clean_run_has_charts_and_tables(monkeypatch, tmp_path, capsys):
-    told = outcome(monkeypatch, 100)
+def test_a_clean_run_has_charts_and_tables(tmp_path, capsys):
+    told = outcome(100)
     history = told.document().history
     assert (history.operations[-1], history.lookups[-1], history.hits[-1]) == (100, 80, 20)
     assert set(history.situations) == {"steps", "requests", "hits", "preemptions"}
@@ -49,8 +47,8 @@ def test_a_clean_run_has_charts_and_tables(monkeypatch, tmp_path, capsys):
     assert document["tables"][1]["rows"] == [["full", "20", "100", "5", "20", "0", "0", "0"]]
 
 
-def test_what_was_found_or_lost_comes_first(monkeypatch, tmp_path, capsys):
-    told = outcome(monkeypatch, 10)
+def test_what_was_found_or_lost_comes_first(tmp_path, capsys):
+    told = outcome(10)
     told.found.append({"name": "new: x", "judge": "shadow", "rule": "r", "what": "w", "step": 3, "known": ""})
     found = document_of(told, tmp_path, capsys)
     assert (found["mood"], found["verdict"]) == ("bad", "1 finding on vllm==0.23.0, 1 of them new")

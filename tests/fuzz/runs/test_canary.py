@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from blockproof.fuzz.adapters.vllm.scheduler_stories import wrong_reads
 from blockproof.fuzz.campaign.tasks import Task, encoded, result_of
 from blockproof.fuzz.campaign.work import close_targets, run_task
 from blockproof.fuzz.cli import main as cli
@@ -22,8 +21,6 @@ from blockproof.fuzz.runs.canary import BlindOracleError, check_oracles
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.runs.pair import Pair, PairRun, Strictness
-from blockproof.fuzz.runs.scheduler_story import StoryRun
-from blockproof.fuzz.runs.story_canary import check_judges
 from blockproof.fuzz.targets.glance import Looks
 
 from ..fakes import Fake
@@ -150,13 +147,3 @@ def test_an_invariant_that_holds_of_everything_is_refused(invariant, monkeypatch
     monkeypatch.setitem(INVARIANTS, invariant, lambda configuration, ask: iter(()))
     with pytest.raises(BlindOracleError, match=r"^blind: invariants;"):
         check_oracle("impl", "all")
-
-
-def test_the_judges_of_stories_are_tried_as_well(monkeypatch):
-    assert check_judges(wrong_reads).seen == ("shadow", "contract", "liveness", "exception")
-    with pytest.raises(BlindOracleError, match=r"^blind: shadow;"):
-        check_judges(tuple)
-    monkeypatch.setattr(StoryRun, "_judge", nothing)
-    monkeypatch.setattr(StoryRun, "_judge_end", nothing)
-    with pytest.raises(BlindOracleError, match=r"^blind: contract, liveness;"):
-        check_judges(wrong_reads)

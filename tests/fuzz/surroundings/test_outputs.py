@@ -31,7 +31,7 @@ def _in_a_folder(tmp_path, monkeypatch):
         (["fuzz", "--write-known", "folder"], "--write-known: folder"),
         (["fuzz", "--junit", "taken/j.xml"], "--junit: taken/j.xml"),
         (["fuzz-config", "--out", "taken"], "--out: taken"),
-        (["fuzz-scheduler", "--target", "vllm==0.0.1", "--out", "taken"], "--out: taken"),
+        (["simulate", "--target", "vllm==0.0.1", "--out", "taken"], "--out: taken"),
         (["fuzz-traffic", "no.jsonl", "--out", "taken"], "--out: taken"),
         (["explore", "full-evicted", "--out", "taken"], "--out: taken"),
         (["explore", "full-evicted", "--save", "taken"], "--save: taken"),

@@ -4,15 +4,13 @@
 happen, and needs to know when a step ran: so what a request learnt is told when the scheduler has learnt it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ....model import ops
 from ....model.ops import NULL, Done, Failed, Operation, Outcome, Refused, error_kind
 from ....model.shown.snapshot import Snapshot
 from .observe import Observer
-from .scheduler_device import DeviceJob
 
 NOT_LOOKED_AT = frozenset({"usage", "registered", "earliest", "num_identities", "events", "new_block_ids", "stats"})
 """Fields of a state that stay empty here (`_Looks`)."""
@@ -46,8 +44,11 @@ class _Looks(Observer):
 class ManagerWatch:
     """Follows the `KVCacheManager` of one scheduler and tells `judge` each operation."""
 
-    def __init__(self, manager: Any, jobs: Mapping[str, DeviceJob], hides: frozenset[str], judge: Judge) -> None:
-        self._manager, self._jobs, self._judge = manager, jobs, judge
+    def __init__(
+        self, manager: Any, submitted: Callable[[str], ops.Submit], hides: frozenset[str], judge: Judge
+    ) -> None:
+        """`submitted`: what the request of this name is."""
+        self._manager, self._submitted, self._judge = manager, submitted, judge
         self._observer = _Looks(manager, {}, hides)
         self.shown = self._settled = self._observer.snapshot()
         """The state as it was last looked at, and after the last operation that was told."""
@@ -64,6 +65,8 @@ class ManagerWatch:
         """True within a call that is told: what the core calls of itself then is a part of it."""
         self._hit = ""
         """The request whose hit may be used: the last lookup was for it."""
+        self._found = 0
+        """Tokens of that hit. A scheduler with a connector may take none of it, and load all."""
         for name in ("new_step_starts", "get_computed_blocks", "allocate_slots", "cache_blocks"):
             self._wrap(name, getattr(self, f"_{name}"))
         for name in ("free", "pop_blocks_for_free"):
@@ -117,10 +120,7 @@ class ManagerWatch:
         name = request.request_id
         if name not in self._length:
             self._length[name], self._computed[name], self._requests[name] = request.num_tokens, 0, request
-            submit = self._jobs[name].submit
-            if submit.adapter is not None:
-                submit = _with_version(self._jobs[name])
-            self._tell(submit, Done(), self.shown, self.shown)
+            self._tell(self._submitted(name), Done(), self.shown, self.shown)
         computed, length = self._computed[name], self._length[name]
         if name in self._arriving or (request.num_computed_tokens, request.num_tokens) == (computed, length):
             return  # nothing new; a step that was allocated in this call of the scheduler does not count yet
@@ -148,6 +148,7 @@ class ManagerWatch:
 
     def _get_computed_blocks(self, before: Snapshot, result: Any, request: Any, *limit: Any) -> None:
         blocks, tokens = result[0], result[1]
+        self._found = tokens
         self._hit = request.request_id
         self._tell(ops.Lookup(self._hit), Done((tokens, _ids(blocks))), before)
 
@@ -165,7 +166,7 @@ class ManagerWatch:
         operation = ops.Allocate(
             name,
             num_new_tokens,
-            hit=new_computed_blocks is not None and self._hit == name,
+            hit=new_computed_blocks is not None and self._hit == name and num_new_computed_tokens == self._found,
             lookahead=more.get("num_lookahead_tokens", 0),
             external=external,
             delay=more.get("delay_cache_blocks", False),
@@ -210,11 +211,6 @@ class ManagerWatch:
 
     def _reset(self, before: Snapshot, result: Any) -> None:
         self._tell(ops.Reset(), Done(bool(result)), before)
-
-
-def _with_version(job: DeviceJob) -> ops.Submit:
-    """The job's request with the version of its adapter, by which the contract tells contents apart."""
-    return replace(job.submit, adapter_version=str(job.adapter_version))
 
 
 def _ids(blocks: Any) -> tuple[tuple[int, ...], ...]:

@@ -1,6 +1,7 @@
 """What a release would have to do to be without a known finding: changed in the running engine, for experiments.
 
-Each takes away one cause and leaves everything else as it is (`scheduler_known`).
+Each takes away one cause and leaves everything else as it is (`known_causes`). An engine has its `scheduler`, its
+`pool` and its `setup`.
 """
 
 from collections.abc import Callable
@@ -11,15 +12,14 @@ from ....model.arith import cdiv
 from ....model.attention import NO_STEP, Mamba, Step, Written, rule_for
 from ....model.config_json import NARROW
 from ...kinds import STATE_SPECS
-from .scheduler_run import SchedulerRun
 
 
-def _managers(run: SchedulerRun) -> list[Any]:
-    return list(run.scheduler.kv_cache_manager.coordinator.single_type_managers)
+def _managers(engine: Any) -> list[Any]:
+    return list(engine.scheduler.kv_cache_manager.coordinator.single_type_managers)
 
 
-def _with_states(run: SchedulerRun) -> list[Any]:
-    return [manager for manager in _managers(run) if hasattr(manager, "mamba_cache_mode")]
+def _with_states(engine: Any) -> list[Any]:
+    return [manager for manager in _managers(engine) if hasattr(manager, "mamba_cache_mode")]
 
 
 def _wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
@@ -27,10 +27,10 @@ def _wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
     setattr(owner, name, partial(change, getattr(owner, name)))
 
 
-def register_written_states_only(run: SchedulerRun) -> None:
+def register_written_states_only(engine: Any) -> None:
     """A state is registered only where a step wrote it (`model.attention.Written`)."""
     steps: dict[str, Written] = {}
-    shape, core = run.setup.shape, run.scheduler.kv_cache_manager
+    shape, core = engine.setup.shape, engine.scheduler.kv_cache_manager
 
     def allocate(original: Callable[..., Any], request: Any, num_new_tokens: int, *given: Any, **named: Any) -> Any:
         hit = given[0] if given else named.get("num_new_computed_tokens", 0)
@@ -39,7 +39,8 @@ def register_written_states_only(run: SchedulerRun) -> None:
             steps.pop(request.request_id, None)
         start = min(request.num_computed_tokens + hit + external, shape.max_model_len)
         end = start + num_new_tokens
-        drafts = max(0, end - max(start + 1, request.num_tokens))
+        known = request.num_tokens + request.num_output_placeholders
+        drafts = max(0, end - max(start + 1, known))
         before = steps.get(request.request_id, NO_STEP)
         steps[request.request_id] = before.then(Step(start, end, drafts), loaded=external > 0)
         result = original(request, num_new_tokens, *given, **named)
@@ -55,26 +56,26 @@ def register_written_states_only(run: SchedulerRun) -> None:
         table, written = single.req_to_blocks[name], steps.get(name, NO_STEP)
         for i in range(first, single.num_cached_block.get(name, 0)):
             if not table[i].is_null and not written.stands(rule, i):
-                run.pool.evict_blocks({table[i].block_id})
+                engine.pool.evict_blocks({table[i].block_id})
         return result
 
     _wrap(core, "allocate_slots", allocate)
-    for single in _with_states(run):
+    for single in _with_states(engine):
         single.cache_blocks = partial(cache, single, single.cache_blocks)
 
 
-def search_states_without_margin(run: SchedulerRun) -> None:
+def search_states_without_margin(engine: Any) -> None:
     """States are not looked for one block behind the hit of the other groups."""
-    coordinator = run.scheduler.kv_cache_manager.coordinator
+    coordinator = engine.scheduler.kv_cache_manager.coordinator
     for index, group in enumerate(getattr(coordinator, "attention_groups", ())):
         if type(group.spec).__name__ in STATE_SPECS and hasattr(group, "use_eagle"):
             coordinator.attention_groups[index] = group._replace(use_eagle=False)
 
 
-def cut_every_hit(run: SchedulerRun) -> None:
+def cut_every_hit(engine: Any) -> None:
     """The blocks of a hit end where the hit ends, in every group."""
-    coordinator = run.scheduler.kv_cache_manager.coordinator
-    sizes = [manager.block_size for manager in _managers(run)]
+    coordinator = engine.scheduler.kv_cache_manager.coordinator
+    sizes = [manager.block_size for manager in _managers(engine)]
 
     def find(original: Callable[..., Any], *given: Any, **named: Any) -> Any:
         rows, length, *rest = original(*given, **named)
@@ -84,30 +85,31 @@ def cut_every_hit(run: SchedulerRun) -> None:
     _wrap(coordinator, "find_longest_cache_hit", find)
 
 
-def hold_hits_first(run: SchedulerRun) -> None:
+def hold_hits_first(engine: Any) -> None:
     """All groups hold their hits before any takes blocks for external tokens."""
-    coordinator = run.scheduler.kv_cache_manager.coordinator
+    coordinator = engine.scheduler.kv_cache_manager.coordinator
 
-    def begin(original: Callable[..., Any], name: str, hits: Any, *given: Any, **named: Any) -> Any:
+    def begin(original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        hits = named["new_computed_blocks"] if "new_computed_blocks" in named else given[1]
         blocks = [block for row in hits for block in row if not block.is_null]
-        run.pool.touch(blocks)
-        result = original(name, hits, *given, **named)
-        run.pool.free_blocks(blocks[::-1])
+        engine.pool.touch(blocks)
+        result = original(*given, **named)
+        engine.pool.free_blocks(blocks[::-1])
         return result
 
     _wrap(coordinator, "allocate_new_computed_blocks", begin)
 
 
-def never_cut_windows(run: SchedulerRun) -> None:
+def never_cut_windows(engine: Any) -> None:
     """Nothing is given up behind windows and chunks while a request runs."""
-    for manager in _managers(run):
+    for manager in _managers(engine):
         if type(manager.kv_cache_spec).__name__ in NARROW:
             manager.remove_skipped_blocks = lambda *given, **named: None
 
 
-def count_one_state_more(run: SchedulerRun) -> None:
+def count_one_state_more(engine: Any) -> None:
     """An allocation of a request that holds no state yet counts on one more."""
-    for manager in _with_states(run):
+    for manager in _with_states(engine):
 
         def count(original: Callable[..., Any], name: str, *given: Any, single: Any = manager, **named: Any) -> Any:
             return original(name, *given, **named) + (not single.req_to_blocks.get(name))
@@ -115,9 +117,19 @@ def count_one_state_more(run: SchedulerRun) -> None:
         _wrap(manager, "get_num_blocks_to_allocate", count)
 
 
-def count_no_states_below_zero(run: SchedulerRun) -> None:
+def count_no_states_below_zero(engine: Any) -> None:
     """No group counts on fewer than no blocks."""
-    for manager in _with_states(run):
+    for manager in _with_states(engine):
         _wrap(
             manager, "get_num_blocks_to_allocate", lambda original, *given, **named: max(0, original(*given, **named))
         )
+
+
+def look_up_all_groups_at_once(engine: Any) -> None:
+    """With a connector, too, a hit ends where it ends in every group."""
+    engine.scheduler.has_mamba_layers = False
+
+
+def reset_only_when_idle(engine: Any) -> None:
+    """The prefix cache is not reset while requests run."""
+    engine.resets_running = False

@@ -1,0 +1,308 @@
+"""vLLM under simulation: its own scheduler with its core, in step or one step ahead of the results.
+
+Pretended: the worker, which keeps block tables as vLLM's does (ids are appended and never removed) and has room for
+the outputs of all encoders; the front end, which refuses prompts that leave no room for an answer and gives each
+request a name that was never used; a connector that has what comes from outside (`loads`).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any
+
+from ....model.attention import Rule, rule_for
+from ....model.ops import Value
+from ...simulation.protocol import (
+    ClientRequest,
+    Delivered,
+    Ended,
+    EngineShape,
+    EngineView,
+    Scheduled,
+    ScheduledBatch,
+    SlotCopy,
+    Slots,
+    SlotTransfer,
+    StepResults,
+)
+from .built_scheduler import BuiltScheduler
+from .contract_judge import ContractJudge
+from .known_causes import KNOWN, KnownCause, suspected
+from .loads import LATER, NOW, ExternalLoad, connector_for
+from .scheduler_config import make, module, setup_of
+
+ENDS: Mapping[int, Ended] = {0: "stop", 1: "length", 2: "cancelled", 3: "failed"}
+"""By vLLM's number of the reason."""
+
+
+@dataclass
+class _Row:
+    """A request, as the worker has it."""
+
+    tables: list[list[int | None]]
+    computed: int
+    begins: bool = True
+
+
+@dataclass
+class _Reports:
+    """What the next results tell of transfers."""
+
+    arrived: set[str] = field(default_factory=set)
+
+
+class VllmSimulated:
+    """An installed vLLM, simulated."""
+
+    name = "vllm"
+    depth = 2
+    offers = frozenset({"drafts", "priorities", "adapters", "versions", "items", "salts", "external"})
+    attention = (
+        *("full", "mla", "sliding", "chunked", "mamba", "full+sliding", "full+sliding", "full+chunked"),
+        *("full+mamba", "full+mamba", "full+sliding+mamba", "full+full+sliding", "full+sliding+sliding"),
+    )
+    block_sizes = (4, 8, 16)
+    unequal_blocks = True
+    mamba_modes = ("align",)
+    own_blocks = 1
+    options: Mapping[str, tuple[Value, ...]] = {
+        "asynchronous": (False, False, True),
+        "connector": ("", "", LATER, NOW),
+        "policy": ("fcfs", "priority"),
+        "drafter": ("ngram", "eagle"),
+        "resets_running": (False, True),
+        "adapters_in_place": (False, False, False, True),
+    }
+
+    def __init__(self, mended: tuple[str, ...] = (), contract_maker: Callable[..., Any] | None = None) -> None:
+        """`mended`: known defects that it does not have; `contract_maker`: makes the contract that judges its calls on
+        its core, if one does. ImportError, or whatever else a failing import raises."""
+        self.version = str(module("version").__version__)
+        self._mended, self.contract_maker = mended, contract_maker
+        self.contract: ContractJudge | None = None
+
+    # Known defects.
+
+    @property
+    def remedies(self) -> Mapping[str, Callable[[], "VllmSimulated"]]:
+        """By known defect of this release, how an engine without it is made."""
+        return {
+            name: partial(VllmSimulated, (*self._mended, name), self.contract_maker)
+            for name in KNOWN
+            if name not in self._mended
+        }
+
+    def suspects(self, judge: str, what: str, story: Any) -> list[str]:
+        """The known defects that may lead to such a finding of a story."""
+        return suspected(self.version, judge, what, story)
+
+    def _each(self) -> Iterator[KnownCause]:
+        return (KNOWN[name] for name in self._mended)
+
+    # Start.
+
+    def start(self, shape: EngineShape) -> None:
+        """See `Engine`; NotImplementedError, with the reason, for what the release does not have."""
+        setup = setup_of(shape)
+        for known in self._each():
+            setup = known.setup(setup)
+        self.setup = setup
+        self.depth = 1 + setup.asynchronous
+        self.resets_running = bool(shape.options.get("resets_running")) and not setup.connector
+        self.built = BuiltScheduler(setup)
+        if self.built.room < 0:
+            raise NotImplementedError("the start-up check refuses the pool")
+        self.rules: list[Rule] = [rule_for(group, shape.core) for group in shape.groups]
+        self._width = max(rule.b for rule in self.rules)
+        self.clients: dict[str, ClientRequest] = {}
+        self._names: dict[str, str] = {}
+        self._numbers = count()
+        self._rows: dict[str, _Row] = {}
+        self._loads: list[ExternalLoad] = []
+        self._under_way: dict[str, set[str]] = {}
+        self._reports = _Reports()
+        self.transferring: object = False
+        """True while a connector of the release transfers something."""
+        if setup.connector:
+            self.scheduler.connector = connector_for(self.clients, self._loads.append, self.built)
+            if setup.asynchronous and hasattr(self.scheduler, "defer_block_free"):
+                self.scheduler.defer_block_free = True  # as for every connector that loads
+        for known in self._each():
+            known.engine(self)
+        self.contract = ContractJudge(self, self.contract_maker) if self.contract_maker else None
+        self._evicted = Counter[str]()
+        _count(self._evicted, "evictions", self.pool, "_maybe_evict_cached_block")
+
+    @property
+    def scheduler(self) -> Any:
+        """The release's scheduler."""
+        return self.built.scheduler
+
+    @property
+    def pool(self) -> Any:
+        """Its pool."""
+        return self.built.pool
+
+    # Clients.
+
+    def add(self, request: ClientRequest) -> Sequence[Delivered]:
+        """See `Engine`."""
+        if len(request.prompt) >= self.setup.shape.max_model_len:
+            return (Delivered(request.id, ended="refused", why="the prompt leaves no room for an answer"),)
+        for known in self._each():
+            request = known.request(request)
+        name = f"{request.id}-{next(self._numbers)}"
+        self._names[request.id], self.clients[name] = name, request
+        self.scheduler.add_request(self.built.request(request, name, self.setup.adapters_in_place))
+        return ()
+
+    def cancel(self, id: str) -> None:
+        """See `Engine`."""
+        self.scheduler.finish_requests(self._names[id], module("v1.request").RequestStatus.FINISHED_ABORTED)
+
+    def reset(self) -> None:
+        """See `Engine`; with all running requests set back for it, or only if nothing runs."""
+        self.scheduler.reset_prefix_cache(reset_running_requests=self.resets_running)
+
+    # Steps.
+
+    def schedule(self) -> ScheduledBatch | None:
+        """See `Engine`."""
+        if not (self.scheduler.has_requests() or self._reports.arrived or self.transferring):
+            return None
+        output = self.scheduler.schedule()
+        self._receive(output)
+        if self.contract and self.setup.asynchronous:
+            self.contract.look()
+        parts = tuple(self._part(name, many, output) for name, many in output.num_scheduled_tokens.items())
+        return ScheduledBatch(
+            parts,
+            tuple(SlotCopy(0, one.src_block_id, one.dst_block_id) for one in _told(output, "kv_cache_block_copies")),
+            tuple(self._begun()),
+            preempted=tuple(self.clients[name].id for name in output.preempted_req_ids or ()),
+            own=output,
+            cleared=tuple(_told(output, "new_block_ids_to_zero")),
+        )
+
+    def _receive(self, output: Any) -> None:
+        """As a worker does at the begin of a step."""
+        rows = self._rows
+        for name in output.finished_req_ids:
+            rows.pop(name, None)
+        for data in output.scheduled_new_reqs:
+            rows[data.req_id] = _Row([_table(ids) for ids in data.block_ids], data.num_computed_tokens)
+        cached = output.scheduled_cached_reqs
+        for name, new, computed in zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True):
+            if name in cached.resumed_req_ids:
+                rows[name] = _Row([_table(ids) for ids in new], computed)
+                continue
+            row = rows[name]
+            row.begins, row.computed = False, computed
+            if new is not None:
+                for table, ids in zip(row.tables, new, strict=True):
+                    table += _table(ids)
+
+    def _part(self, name: str, many: int, output: Any) -> Scheduled:
+        row, request = self._rows[name], self.scheduler.requests[name]
+        drafts = tuple(output.scheduled_spec_decode_tokens.get(name) or ())
+        later = self.setup.asynchronous and self.setup.drafts and not row.begins  # the worker knows who was rejected
+        return Scheduled(
+            self.clients[name].id,
+            None if later else row.computed,
+            many,
+            drafts,
+            tuple(Slots(table) for table in row.tables),
+            samples=request.num_computed_tokens >= request.num_tokens,
+            begins=row.begins,
+        )
+
+    def _begun(self) -> Iterator[SlotTransfer]:
+        """Loads that begin with the step."""
+        later = self.setup.connector == LATER
+        for load in self._loads:
+            told = load.transfers(self.rules, self._width, self.clients[load.name].id, now=not later)
+            if later and not told:
+                self._reports.arrived.add(load.name)
+            elif later:
+                self._under_way[load.name] = {one.id for one in told}
+            yield from told
+        self._loads.clear()
+
+    def update(self, batch: ScheduledBatch | None, results: StepResults) -> Sequence[Delivered]:
+        """See `Engine`; of transfers vLLM hears with the results of a step."""
+        for name, left in list(self._under_way.items()):
+            left -= {*results.transferred}
+            if not left:
+                del self._under_way[name]
+                self._reports.arrived.add(name)
+        if batch is None:
+            return ()
+        output, outputs = batch.own, module("v1.outputs")
+        names, tokens = list(output.num_scheduled_tokens), results.tokens
+        arrived, self._reports = self._reports.arrived, _Reports()
+        result = make(
+            outputs.ModelRunnerOutput,
+            req_ids=names,
+            req_id_to_index={name: index for index, name in enumerate(names)},
+            sampled_token_ids=[list(tokens.get(self.clients[name].id, ())) for name in names],
+            logprobs=None,
+            prompt_logprobs_dict={},
+            pooler_output=[],
+            kv_connector_output=outputs.KVConnectorOutput(finished_recving=arrived) if arrived else None,
+        )
+        told = self.scheduler.update_from_output(output, result)
+        if self.setup.drafts and not self.setup.asynchronous:
+            self._propose(names, results)
+        if self.contract:
+            self.contract.look()
+        return [self._delivered(one) for answers in told.values() for one in answers.outputs]
+
+    def _propose(self, names: Sequence[str], results: StepResults) -> None:
+        proposed = {name: list(results.drafts.get(self.clients[name].id, ())) for name in names}
+        going = [name for name in names if name in self.scheduler.requests and proposed[name]]
+        drafts = module("v1.outputs").DraftTokenIds(going, [proposed[name] for name in going])
+        self.scheduler.update_draft_token_ids(drafts)
+
+    def _delivered(self, one: Any) -> Delivered:
+        ended: Ended = "" if one.finish_reason is None else ENDS[int(one.finish_reason)]
+        return Delivered(self.clients[one.request_id].id, tuple(one.new_token_ids), ended)
+
+    def idle(self) -> bool:
+        """See `Engine`."""
+        return not (self.scheduler.has_requests() or self._under_way or self._reports.arrived or self.transferring)
+
+    def look(self) -> EngineView:
+        """See `Engine`."""
+        return EngineView(self.pool.get_num_free_blocks())
+
+    def objections(self) -> Sequence[str]:
+        """What the contract objects to in the scheduler's calls on its core."""
+        return self.contract.taken() if self.contract else ()
+
+    def counts(self) -> Mapping[str, int]:
+        """Evictions, and how often each property was checked."""
+        return self._evicted + (self.contract.reached if self.contract else Counter())
+
+
+def _count(counts: Counter[str], name: str, owner: Any, method: str) -> None:
+    """Count the calls of a method that return something true."""
+    call = getattr(owner, method)
+
+    def counted(*given: Any, **named: Any) -> Any:
+        result = call(*given, **named)
+        counts[name] += bool(result)
+        return result
+
+    setattr(owner, method, counted)
+
+
+def _table(ids: Sequence[int]) -> list[int | None]:
+    """Block ids, None for the null block."""
+    return [block or None for block in ids]
+
+
+def _told(output: Any, name: str) -> Sequence[Any]:
+    """A field of the output that not all releases have."""
+    return getattr(output, name, None) or ()

@@ -1,0 +1,192 @@
+"""vLLM under simulation: what is loaded, which known defects are suspected, and the releases installed here."""
+
+import subprocess
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blockproof.fuzz.adapters.vllm.known_causes import KNOWN, suspected
+from blockproof.fuzz.adapters.vllm.loads import LATER, ExternalLoad
+from blockproof.fuzz.adapters.vllm.releases import KNOWN as RELEASES
+from blockproof.fuzz.adapters.vllm.scheduler_config import setup_of
+from blockproof.fuzz.engines.stories import StoryTask
+from blockproof.fuzz.engines.story_fuzzing import StoryOutcome, read_story, simulate
+from blockproof.fuzz.opening import environments
+from blockproof.fuzz.opening.child import environment_of
+from blockproof.fuzz.simulation.faults import SEEN_BY
+from blockproof.fuzz.simulation.judges import CHECKS, FATE, MEMORY, PROGRESS
+from blockproof.fuzz.simulation.protocol import ClientRequest, EngineShape
+from blockproof.fuzz.simulation.story import Happening, SimulatedStory
+from blockproof.fuzz.simulation.traffic import shape_with
+from blockproof.fuzz.targets.declarations import LOSES
+from blockproof.model.attention import rule_for
+from blockproof.model.ops import Group, Item
+
+FULL, WINDOW = Group("full", 4), Group("sliding", 4, window=8)
+STATE = Group("mamba", 4, mamba_mode="align")
+RELEASE = f"vllm=={RELEASES[-1]}"
+"""The newest: it has the fewest findings of its own, and the clean pair must have none."""
+needs_release = pytest.mark.skipif(environments.find(RELEASE) is None, reason=f"blockproof targets install {RELEASE}")
+
+
+def story(*jobs: ClientRequest, groups: tuple[Group, ...] = (FULL,), drafts: int = 0, **options: Any) -> SimulatedStory:
+    shape = EngineShape(shape_with(groups, 64, 32, 32, caching=True), drafts=drafts, options=options)
+    return SimulatedStory(shape, tuple(Happening(0, "add", request=job) for job in jobs))
+
+
+def job(name: str, **more: Any) -> ClientRequest:
+    return ClientRequest(name, tuple(range(1, 9)), 2, **more)
+
+
+OVERLAPPING = job("a", items=(Item("v", 0, 4), Item("s", 0, 4)))
+TWO_VERSIONS = job("a", adapter="x"), job("b", adapter="x", adapter_version=1)
+READS = "a: the query at 4 or behind reads position 3 in block 1, which holds another content (group 0, full)"
+STANDS = "a: nothing happens any more, in 25 rounds"
+SUSPECTED: tuple[tuple[str, str, str, str, SimulatedStory], ...] = (
+    ("overlapping-items", "0.33.0", MEMORY, READS, story(OVERLAPPING)),
+    ("adapter-changed-in-place", "0.33.0", MEMORY, READS, story(*TWO_VERSIONS, adapters_in_place=True)),
+    ("", "0.33.0", MEMORY, READS, story(*TWO_VERSIONS)),
+    ("adapter-loaded-anew", "0.30.0", MEMORY, READS, story(*TWO_VERSIONS)),
+    (
+        *("state-from-outside", "0.33.0", FATE, "schedule raises ValueError: Cannot get 1 free blocks from the pool"),
+        story(job("a"), groups=(FULL, STATE), connector=LATER),
+    ),
+    (
+        *("loads-block-each-other", "0.33.0", PROGRESS, STANDS),
+        story(job("a", external=4), job("b"), groups=(FULL, WINDOW), connector=LATER),
+    ),
+    ("", "0.33.0", PROGRESS, STANDS, story(job("a"), job("b"), connector=LATER)),
+    ("admission-deadlock", "0.19.1", PROGRESS, STANDS, story(job("a"), groups=(FULL, WINDOW))),
+    ("window-cut-too-early", "0.23.0", MEMORY, READS, story(job("a"), groups=(WINDOW,), drafts=2, asynchronous=True)),
+    ("", "0.33.0", MEMORY, READS, story(job("a"), groups=(WINDOW,), drafts=2, asynchronous=True)),
+    (
+        *("prompt-loaded-whole", "0.33.0", MEMORY, READS),
+        story(job("a", external=8), groups=(WINDOW,), connector=LATER),
+    ),
+    ("states-by-scheduler", "0.26.0", CHECKS, "S10: block 6 is registered", story(job("a"), groups=(FULL, STATE))),
+    ("", "0.33.0", MEMORY, READS, story(job("a"), job("b"))),
+)
+
+
+@pytest.mark.parametrize(("id", "release", "judge", "what", "shows"), SUSPECTED)
+def test_a_cause_is_suspected_only_where_judge_release_and_story_fit(
+    id: str, release: str, judge: str, what: str, shows: SimulatedStory
+) -> None:
+    """What it is, an experiment says."""
+    found = suspected(release, judge, what, shows)
+    assert id in found if id else not found
+
+
+def test_every_name_is_that_of_a_written_up_finding_or_of_an_upstream_report() -> None:
+    text = (Path(__file__).parents[3] / "docs/evidence/findings/findings.toml").read_text()
+    written_up = {*tomllib.loads(text), *LOSES}
+    assert [id for id in KNOWN if id not in written_up and "#" not in id] == []
+
+
+def test_what_is_taken_away_is_the_cause_and_nothing_else() -> None:
+    named = KNOWN["overlapping-items"].request(OVERLAPPING)
+    assert len({item.identifier for item in named.items}) == 1
+    assert replace(named, items=OVERLAPPING.items) == OVERLAPPING
+    adapters = [KNOWN["adapter-loaded-anew"].request(one).adapter for one in TWO_VERSIONS]
+    assert len(set(adapters)) == 2
+    chunked = setup_of(story(job("a"), groups=(Group("chunked", 4, chunk=6),)).shape)
+    whole = KNOWN["chunk-astride-block"].setup(chunked)
+    assert [group.chunk for group in whole.shape.groups] == [12]
+    assert KNOWN["prompt-loaded-whole"].request(job("a", external=8)).external == 7
+
+
+def test_no_cause_is_told_from_words_about_what_was_read() -> None:
+    """A finding of another kind was put down to a known one once, since its text had "state" in it."""
+    states = story(job("a"), groups=(FULL, STATE), drafts=1, drafter="eagle")
+    said = "a: reads the state before position 4 in block 1, which holds another content (group 1, mamba)"
+    assert suspected("0.23.0", MEMORY, said, states) == suspected("0.23.0", MEMORY, "anything else", states)
+
+
+def test_asynchronous_engines_have_eagle_for_drafts_and_chunks_have_none() -> None:
+    assert setup_of(story(job("a"), drafts=1).shape).method == "ngram"
+    assert setup_of(story(job("a"), drafts=1, asynchronous=True).shape).shape.eagle
+    chunked = setup_of(story(job("a"), groups=(Group("chunked", 4, chunk=8),), drafts=1, asynchronous=True).shape)
+    assert (chunked.asynchronous, chunked.shape.eagle, chunked.drafts) == (False, False, 1)
+
+
+def test_a_load_fills_the_blocks_that_are_there() -> None:
+    shape = shape_with((FULL, STATE), 16, 32, 32, caching=True)
+    load = ExternalLoad("r", [[1, 0], [0, 3]], 2, 8)
+    keys, state = load.transfers([rule_for(group, shape) for group in shape.groups], 4, "a", now=True)
+    assert (keys.device, keys.positions) == ((6, 7), (2, 3))
+    assert (state.device, set(state.positions)) == ((12, 13, 14, 15), {7})
+
+
+# With a release.
+
+
+BEHIND_A_CHUNK = Path(__file__).parent / "inputs" / "states-behind-a-chunk.json"
+
+
+@pytest.mark.parametrize(("release", "known"), [("vllm==0.23.0", True), ("vllm==0.26.0", True), (RELEASE, False)])
+def test_a_state_behind_a_chunk_is_found_and_named_by_experiment(release: str, known: bool) -> None:
+    """A prefix whose slot holds the state of 4 tokens is registered as that of 16 (vllm-project/vllm#51113)."""
+    if environments.find(release) is None:
+        pytest.skip(f"blockproof targets install {release}")
+    task = StoryTask(replay=read_story(BEHIND_A_CHUNK).story, shrink_seconds=0.0)
+    found = simulate(release, task, None, lambda text: None).found
+    assert [(one["known"], one["judge"]) for one in found] == ([("states-by-scheduler", CHECKS)] if known else [])
+
+
+def simulated(**task: Any) -> StoryOutcome:
+    given = StoryTask(seed=1, options=("connector=",), shrink_seconds=1.0)
+    return simulate(RELEASE, replace(given, **task), None, lambda text: None)
+
+
+@pytest.mark.slow
+@needs_release
+@pytest.mark.parametrize(("fault", "judge"), SEEN_BY.items())
+def test_each_planted_fault_is_found_by_its_judge_and_the_clean_pair_is_silent(fault: str, judge: str) -> None:
+    found = simulated(steps=100, fault=fault)
+    assert judge in {one["judge"] for one in found.found}, found.lines()
+    assert found.exit_code == 1
+    clean = simulated(replay=next(one["story"] for one in found.found if one["judge"] == judge))
+    assert (clean.found, clean.exit_code) == ([], 0)
+
+
+COUNTED_TWICE = """
+from blockproof.fuzz.adapters.vllm.simulated import VllmSimulated
+from blockproof.fuzz.engines.simulated import SimulatedFamily
+from blockproof.fuzz.simulation.run import SimulatedRun
+
+family = SimulatedFamily(VllmSimulated())
+for planted in (False, True):
+    for number in range(60):
+        try:
+            run = SimulatedRun(family.engine, family.draw(1, number, ("connector=",), ("full",)))
+        except NotImplementedError:
+            continue
+        touch = family.engine.pool.touch
+
+        def twice(blocks, *more):
+            touch(blocks, *more)
+            for block in blocks:
+                block.ref_cnt += not block.is_null
+
+        if planted:
+            family.engine.pool.touch = twice
+        for found in run.run(300):
+            print(planted, found.judge, found.rule)
+"""
+"""A block that is touched gets two references."""
+
+
+@pytest.mark.slow
+@needs_release
+def test_the_contract_judges_the_calls_on_the_core(tmp_path: Path) -> None:
+    found = environments.find(RELEASE)
+    assert found is not None
+    place = found.place
+    command = [str(place.python), "-c", COUNTED_TWICE]
+    ended = subprocess.run(command, env=environment_of(place, tmp_path), capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    lines = [line for line in ended.stdout.splitlines() if line.startswith(("True", "False"))]
+    assert {line.split()[0] for line in lines} == {"True"}
+    assert any(line.startswith("True checks S") for line in lines)
