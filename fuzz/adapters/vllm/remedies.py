@@ -39,7 +39,7 @@ def register_written_states_only(engine: Any) -> None:
             steps.pop(request.request_id, None)
         start = min(request.num_computed_tokens + hit + external, shape.max_model_len)
         end = start + num_new_tokens
-        known = request.num_tokens + request.num_output_placeholders
+        known = request.num_tokens + min(1, request.num_output_placeholders)  # of drafts in flight nobody knows
         drafts = max(0, end - max(start + 1, known))
         before = steps.get(request.request_id, NO_STEP)
         steps[request.request_id] = before.then(Step(start, end, drafts), loaded=external > 0)
@@ -127,7 +127,14 @@ def count_no_states_below_zero(engine: Any) -> None:
 
 def look_up_all_groups_at_once(engine: Any) -> None:
     """With a connector, too, a hit ends where it ends in every group."""
-    engine.scheduler.has_mamba_layers = False
+    coordinator = engine.scheduler.kv_cache_manager.coordinator
+
+    def find(original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        rows, length, *_ = coordinator.find_longest_cache_hit(*given, **named)
+        return rows, [length] * len(rows)
+
+    if hasattr(coordinator, "find_longest_cache_hit_per_group"):
+        _wrap(coordinator, "find_longest_cache_hit_per_group", find)
 
 
 def reset_only_when_idle(engine: Any) -> None:
