@@ -1,9 +1,10 @@
 """The two sides of a change: the target before it, and the target after it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
@@ -13,9 +14,12 @@ from ..opening.known_deviations import known_of
 from ..opening.names import ReleaseName, parsed_or_none
 from ..opening.oracles import oracles_named, suited_to
 from ..opening.targets import Home, home_of, open_target
+from ..runs.judging import TooLongError
 from ..targets.base import Target, TargetLostError, close_target, designs_of, likeness
 from .commit_target import CommitTarget, Wanted, place_for
 from .git import Commit, Git, worktrees
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,35 @@ class Borrowed:
 
     def close(self) -> None:
         """Does nothing."""
+
+
+class Punctual(Borrowed):
+    """A target that is asked nothing more once the time is over: TooLongError then, also in the middle of a run. So
+    what is over by it is at most one call, whatever it is asked for, and however slow it is."""
+
+    def __init__(self, target: Target, is_over: Callable[[], bool]) -> None:
+        super().__init__(target)
+        self._is_over = is_over
+
+    def __getattr__(self, name: str) -> object:
+        found = super().__getattr__(name)
+        return self._in_time(found) if name in ("answer", "glance") and callable(found) else found
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """As `Target.start`."""
+        return self._in_time(super().start)(shape)
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """As `Target.step`."""
+        return self._in_time(super().step)(operation)
+
+    def _in_time(self, call: Callable[..., Answer]) -> Callable[..., Answer]:
+        def called(*given: Any) -> Answer:
+            if self._is_over():
+                raise TooLongError
+            return call(*given)
+
+        return called
 
 
 class Lasting(Borrowed):
