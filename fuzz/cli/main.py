@@ -68,7 +68,9 @@ app.command(epilog="Example: blockproof fuzz --target impl --seconds 30")(patcha
 app.command("fuzz-config", epilog=f"Example: blockproof fuzz-config --target {RELEASE} --cases 20000")(
     patchable(fuzz_config)
 )
-app.command(epilog="Example: blockproof simulate --target my_engine.py:make_engine --steps 20000 --seed 1")(simulate)
+app.command(epilog="Example: blockproof simulate --target my_engine.py:make_engine --steps 20000 --seed 1")(
+    patchable(simulate)
+)
 app.command("fuzz-scheduler", epilog=f"Example: blockproof fuzz-scheduler --target {RELEASE} --steps 20000")(
     patchable(fuzz_scheduler)
 )

@@ -28,7 +28,7 @@ from .timing import ROUNDS, Timing, compare_speed
 from .verify_clock import ALONE, COMPARED, JUDGED, RUN, RUNS, UNTIL, Clock
 from .verify_effects import BothSides, Lent, Placement, Where, situation_of
 from .verify_proofs import Proofs
-from .verify_sides import Lasting, Punctual, VerifiedSide
+from .verify_sides import Lasting, Punctual, VerifiedSide, warm_up
 from .verify_smallest import smallest_introduced
 
 
@@ -207,6 +207,8 @@ def verify(
     far; a bug of blockproof ends the stage that it comes up in. TargetUnavailableError if a side cannot be started.
     """
     clock = clock or Clock()
+    for side in (old, new):
+        warm_up(side.target)
     clock.limit, clock.started = plan.seconds, clock.seconds
     old, new = (replace(side, target=Punctual(side.target, clock.is_over)) for side in (old, new))
     done = Verification(old, new, plan.seed, known=plan.known, clock=clock)

@@ -23,7 +23,7 @@ RUN = 0.6
 ALONE = 0.6
 """Share of the time for one finding that is for its smallest trace; the rest is for one without mistakes of the other
 side."""
-GRACE = 2.0
+GRACE = 5.0
 """Seconds that a stage has even if the time was over before it began, as where the start has taken all of it."""
 
 

@@ -1,12 +1,12 @@
 """The two sides of a change: the target before it, and the target after it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...model.ops import Failed, Operation, Outcome, Shape
+from ...model.ops import Failed, Group, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..adapters import family_of
 from ..findings.oracle_names import LOCKSTEP, MODEL_FREE
@@ -15,7 +15,17 @@ from ..opening.names import ReleaseName, parsed_or_none
 from ..opening.oracles import oracles_named, suited_to
 from ..opening.targets import Home, home_of, open_target
 from ..runs.judging import TooLongError
-from ..targets.base import Target, TargetLostError, close_target, designs_of, likeness
+from ..runs.run import ask
+from ..targets.base import (
+    Target,
+    TargetLostError,
+    adapted_shape,
+    block_sizes_of,
+    close_target,
+    designs_of,
+    lacking,
+    likeness,
+)
 from .commit_target import CommitTarget, Wanted, place_for
 from .git import Commit, Git, worktrees
 
@@ -159,6 +169,14 @@ class Punctual(Borrowed):
             return call(*given)
 
         return called
+
+
+def warm_up(target: Target) -> None:
+    """Build a first core, for which an engine may import much, before the time of a verification begins."""
+    size = (*block_sizes_of(target), 1)[0]
+    shape = Shape((Group("full", size),), 4, size, size, size, max_num_batched_tokens=size)
+    with suppress(TargetLostError):
+        ask(target.start, adapted_shape(shape, lacking(target)))
 
 
 class Lasting(Borrowed):
