@@ -3,7 +3,7 @@
 python benchmarks/patches.py [--mutants 40] [--seed 1] [--operations 2000] [--only refactorings] [--write FILE]
 
 `verify` has to call introduced what lockstep finds of the same patch with the same seed; a refactoring, and the release
-itself, must show nothing. Exits with 1 if one is called otherwise.
+itself, must show nothing. Exits with 1 if one is called otherwise, or takes longer than it may.
 """
 
 import ast
@@ -32,6 +32,8 @@ from written import command, machine_lines, parser, put, table
 RELEASE = "vllm==0.23.0"
 SECONDS = 120.0
 """For `verify` on one patch at most, what it shrinks included."""
+LATE = 30.0
+"""Seconds more that it may take: for a call that is under way, and for what is started again after it was lost."""
 ATTENTION = ("full", "sliding", "full+sliding", "mamba", "full+mamba", "chunked")
 PATCH = '''"""{title}"""
 
@@ -164,6 +166,7 @@ def main() -> int:
                 lockstep, said, seconds = judged(old, path, plan)
                 introduced = str(Where.NEW) in said or str(Where.WRONG) in said or said.startswith("cannot")
                 right = introduced if lockstep != "nothing" else kind == "mutants" or said == "nothing"
+                right &= seconds <= SECONDS + LATE
                 wrong += not right
                 rows.append(
                     (kind, module, what.replace("|", "\\|"), lockstep, said, f"{seconds:.0f}", "" if right else "!")

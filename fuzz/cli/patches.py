@@ -149,7 +149,7 @@ def patched_name(spec: str, patch: "Patch") -> str:
     """The name of a release with a patch, its packages fetched. BadParameter if it is no release."""
     from ..adapters import example
     from ..opening.names import ReleaseName, parsed_or_none
-    from ..opening.packages import with_packages
+    from ..opening.packages import plugins_in, with_packages
     from ..opening.targets import interpreter_of
     from ..targets.family import unpatched
 
@@ -161,8 +161,11 @@ def patched_name(spec: str, patch: "Patch") -> str:
         )
     release = unpatched(spec)
     name, place = guarded(lambda: interpreter_of(release))
-    whole, _ = guarded(lambda: with_packages(patch, named.family, place))
-    if whole.packages and not whole.sources:
-        what = f"{', '.join(whole.packages)} lies beside the release, and nothing of it is applied"
-        print(f"blockproof: {what}; name what applies it with --patch", file=sys.stderr)
+    whole, folders = guarded(lambda: with_packages(patch, named.family, place))
+    beside = (*whole.packages, *whole.paths)
+    plugins = plugins_in([*folders, *map(Path, whole.paths)], named.family)
+    if not whole.sources and beside and (whole.packages or plugins):
+        what = f"{', '.join(beside)} lies beside the release, and nothing of it is applied"
+        which = f"its plugin, as in --patch {plugins[0]}" if plugins else "what applies it with --patch"
+        print(f"blockproof: {what}; name {which}", file=sys.stderr)
     return whole.over(name)

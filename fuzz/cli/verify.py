@@ -72,8 +72,8 @@ def verify(
     from ..findings.writing import write_file
     from ..releases import verify_report as report
     from ..releases.bisect import BisectError
-    from ..releases.verify import Clock
     from ..releases.verify import verify as verify_change
+    from ..releases.verify_clock import Clock
     from ..releases.verify_proofs import reprove
     from ..traces.known_file import read_known
 

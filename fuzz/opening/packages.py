@@ -8,8 +8,9 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import distributions
 from pathlib import Path
 from uuid import uuid4
 
@@ -35,6 +36,15 @@ def with_packages(patch: Patch, family: Family, place: PythonPlace | None) -> tu
             what = f"{path.name} has a module {family.module or family.name} of its own, in place of the release's"
             raise InstallError(f"--with: {what}; leave it out")
     return replace(patch, packages=tuple(name for name, _ in found)), [path for _, path in found]
+
+
+def plugins_in(folders: Sequence[Path], family: Family) -> list[str]:
+    """What the engine would call by itself of the packages in these folders, as `--patch` names it: the functions in
+    the entry points of its groups of plugins, `ENGINE.general_plugins` and the like."""
+    module = family.module or family.name
+    places = distributions(path=[str(folder.expanduser()) for folder in folders])
+    found = [entry for one in places for entry in one.entry_points]
+    return sorted({entry.value for entry in found if re.fullmatch(rf"{re.escape(module)}\.\w*plugins", entry.group)})
 
 
 def _fetched(package: str, place: PythonPlace | None) -> tuple[str, Path]:

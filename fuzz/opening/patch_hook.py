@@ -202,16 +202,25 @@ def _told(source: str, error: BaseException, folders: list[str]) -> str:
         own = [one for one in frames if one.filename.startswith(tuple(folders) or "\0")] or frames
         place = f" ({own[-1].filename}, line {own[-1].lineno})"
     what = " ".join(f"{type(error).__name__}: {error}".split())
-    remedy, name = "", getattr(error, "name", None) or ""
+    remedy, name = remedy_for(error), getattr(error, "name", None) or ""
     if isinstance(error, ModuleNotFoundError) and name and source.partition(":")[0].startswith(name):
         remedy = "; is the name right, and its package named with --with, or its folder with --path?"
-    elif isinstance(error, ModuleNotFoundError) and name:
-        top = name.partition(".")[0]
-        remedy = f"; put {top} beside it with --with or --path, or stand in for it with --without {top}"
-    elif type(error) in (ImportError, AttributeError) and (found := _MISSING.search(str(error))):
-        module, missing = (found[2], found[1]) if found[1] else (found[3], found[4])
-        remedy = f"; if that is there only once it is built, or on a device, add --without {module}.{missing}"
     return f"the patch {source} cannot be applied: {what}{place}{remedy}"
+
+
+def remedy_for(error: BaseException) -> str:
+    """What to add to the command for what cannot be imported, behind a semicolon; empty if that is not known."""
+    missing = ""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        top, missing = error.name.partition(".")[0], error.name
+        if top == missing or top not in sys.modules:
+            return f"; put {top} beside it with --with or --path, or stand in for it with --without {top}"
+    elif type(error) in (ImportError, AttributeError) and (found := _MISSING.search(str(error))):
+        missing = f"{found[2]}.{found[1]}" if found[1] else f"{found[3]}.{found[4]}"
+    if not missing:
+        return ""
+    built = f"if that is there only once it is built, or on a device, add --without {missing}"
+    return f"; {built}; else it is the name in another release"
 
 
 def begin() -> None:

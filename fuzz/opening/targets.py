@@ -21,7 +21,8 @@ from .environments import Environment, find, installed
 from .names import OurCore, OwnCode, PlantedFault, Program, ReleaseName, TargetName, is_own_code, parsed
 from .own_code import in_one_line, made_by
 from .packages import with_packages
-from .patches import PROBLEM, is_patch_problem
+from .patch_hook import remedy_for
+from .patches import PROBLEM, VARIABLE, is_patch_problem
 from .process import ChildLimits
 from .program import ProgramTarget
 
@@ -260,10 +261,10 @@ def _imported(family: Family, make: Callable[[], T]) -> T:
     except Exception as error:  # importing an engine can fail in any way
         if is_patch_problem(error):
             raise TargetUnavailableError(str(error)) from error
-        raise TargetUnavailableError(
-            f"{family.name} cannot be imported here: {in_one_line(error)}; "
-            f"an environment of its own may do: blockproof targets install {family.example}"
-        ) from error
+        remedy = f"; an environment of its own may do: blockproof targets install {family.example}"
+        if VARIABLE in os.environ:  # the release can be imported, but not with what lies beside it
+            remedy = remedy_for(error)
+        raise TargetUnavailableError(f"{family.name} cannot be imported here: {in_one_line(error)}{remedy}") from error
 
 
 def _installed(named: ReleaseName) -> Environment:

@@ -18,6 +18,7 @@ from ..page.trace_page import KeptTrace, page_beside
 from ..reports.difference import CompareRow, DifferenceDocument, SituationRow
 from ..reports.progress import progress
 from ..reports.summary import Summary
+from ..runs.judging import TooLongError
 from ..runs.pair import Pair, Strictness
 from ..targets.base import TargetUnavailableError
 from ..traces.reproduction import base_name
@@ -160,6 +161,8 @@ def compare(pair: Pair, strictness: Strictness, plan: Plan, shrink_seconds: floa
             )
         except KeyboardInterrupt:
             comparison.summary.interrupted = True
+        except TooLongError:  # what was found by then is told
+            pass
     ranked, end = comparison.summary.ranked(), time.monotonic() + (shrink_seconds or 0.0)
     for number, found in enumerate(ranked):
         situation = Situation(found.finding, found.trace, found.times)
@@ -175,7 +178,7 @@ def _smallest(situation: Situation, pair: Pair, seconds: float) -> tuple[Situati
     """The situation with a shrunk trace, and whether Ctrl-C ended the shrinking."""
     try:
         small = shrink(situation.trace, situation.finding.kind, pair, max_seconds=seconds)
-    except NotReproducedError:
+    except (NotReproducedError, TooLongError):
         return situation, False
     except TargetUnavailableError:
         raise

@@ -7,7 +7,7 @@ says `verify_effects`: both sides are held against the same model and judged by 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from ..engines.plan import Plan
@@ -17,71 +17,19 @@ from ..findings.finding import Finding, Trace, our_bug
 from ..findings.known import KnownFinding
 from ..reports.summary import Found, Summary
 from ..reports.vacuity import vacuity
-from ..runs.pair import Pair
+from ..runs.judging import TooLongError
+from ..runs.pair import Pair, Strictness
 from ..targets.base import TargetUnavailableError
 from ..targets.deviations import trace_names
-from ..traces.shrink import NotReproducedError
+from ..traces.shrink import Keeps, NotReproducedError, Shrunk, shrink
 from .alike import alike_runs
 from .diff import SHRINK_SECONDS, Comparison, Differences, compare_targets, share_of
 from .timing import ROUNDS, Timing, compare_speed
+from .verify_clock import ALONE, COMPARED, JUDGED, RUN, RUNS, UNTIL, Clock
 from .verify_effects import BothSides, Lent, Placement, Where, situation_of
 from .verify_proofs import Proofs
-from .verify_sides import Lasting, VerifiedSide
-
-
-@dataclass
-class Clock:
-    """The time that a verification has, and what it was spent on."""
-
-    limit: float | None = None
-    """In seconds; None: as long as it takes."""
-    begin: float = field(default_factory=time.monotonic)
-    started: float = 0.0
-    """When both sides had started, in seconds since the start."""
-    spent: dict[str, float] = field(default_factory=dict)
-    """Seconds by stage, in the order in which they began."""
-
-    @property
-    def seconds(self) -> float:
-        """Since the start."""
-        return time.monotonic() - self.begin
-
-    def until(self, share: float) -> float | None:
-        """Seconds until so much of what the start has left is used up, at least 0; None without a limit."""
-        if self.limit is None:
-            return None
-        return max(0.0, self.started + max(0.0, self.limit - self.started) * share - self.seconds)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Count what the block takes under this name."""
-        since = time.monotonic()
-        try:
-            yield
-        finally:
-            self.spent[name] = self.spent.get(name, 0.0) + time.monotonic() - since
-
-    def text(self) -> str:
-        """What it took, and what for; a few words."""
-        parts = [f"{name} {seconds:.0f} s" for name, seconds in self.spent.items() if seconds >= 0.5]
-        return f"{self.seconds:.0f} s in all" + (f": {', '.join(parts)}" if parts else "")
-
-
-COMPARED, JUDGED = 0.5, 0.25
-"""Shares of a limit in operations: of the comparison, and of the oracles on each side."""
-RUNS = 0.35
-"""Share of a limit in seconds for the runs of the comparison."""
-UNTIL = {
-    "comparing": 0.45,
-    "judging new": 0.65,
-    "judging old": 0.78,
-    "placing": 0.86,
-    "timing": 0.92,
-    "proving": 1.0,
-}
-"""How much of a limit in seconds is used up when a stage ends, what it has found shrunk. What is left, others get."""
-RUN = 0.6
-"""Share of the time for judging a side that is for its runs; the rest is for what they find."""
+from .verify_sides import Lasting, Punctual, VerifiedSide, warm_up
+from .verify_smallest import smallest_introduced
 
 
 @dataclass(frozen=True)
@@ -97,6 +45,16 @@ class Changed:
     """How strictly: under which of `Strictness` it came up, by blocks' ids (`exact`) or by shape."""
     placed: Placement | None = None
     """Which side is wrong; None if that was not asked."""
+
+    @property
+    def wrong(self) -> Finding:
+        """What is wrong in its trace; if nothing is, how the sides differ."""
+        return self.placed.objection if self.placed is not None and self.placed.objection is not None else self.finding
+
+    @property
+    def is_mixed(self) -> bool:
+        """True if both sides are wrong in its trace."""
+        return self.placed is not None and self.placed.where is Where.WRONG
 
 
 @dataclass(frozen=True)
@@ -129,6 +87,8 @@ class Verification:
     judged: list[JudgedSide] = field(default_factory=list)
     placed: dict[tuple[str, ...], Placement] = field(default_factory=dict)
     """What the change did in the situations that changed, by the kind of finding."""
+    parted: dict[tuple[str, ...], Shrunk] = field(default_factory=dict)
+    """By the kind of finding, the smallest trace in which the new side alone is wrong, where it is not the smallest."""
     timing: Timing | str = "not timed"
     proofs: Proofs | str = "not asked for"
     known: tuple[KnownFinding, ...] = ()
@@ -142,7 +102,7 @@ class Verification:
     failed: list[Finding] = field(default_factory=list)
     """Bugs of blockproof that ended a stage."""
     unfinished: list[str] = field(default_factory=list)
-    """Stages that a side has ended, and why: it could not be started again."""
+    """Stages that ended early, and why: a side could not be started again, or was too slow."""
 
     @property
     def bugs(self) -> list[Finding]:
@@ -155,12 +115,14 @@ class Verification:
     def stage(self, name: str) -> Iterator[None]:
         """A part of the work. If it fails, what the others have found is told all the same."""
         try:
-            with self.clock.stage(name.partition(" ")[0]):
+            with self.clock.stage(name):
                 yield
         except TargetUnavailableError as error:
             if self.compared is None:
                 raise
             self.unfinished.append(f"{name}: {error}")
+        except TooLongError:
+            self.unfinished.append(f"{name}: the time was over; give more --seconds")
         except Exception as error:
             self.failed.append(our_bug(error, None, -1))
 
@@ -173,8 +135,9 @@ class Verification:
                 before = found.get(one.finding.kind)
                 times = one.times + (before.times if before else 0)
                 rule = f"{before.compared}, {comparison.strictness}" if before else str(comparison.strictness)
+                shown = self.parted.get(one.finding.kind, one)
                 placed = self.placed.get(one.finding.kind)
-                found[one.finding.kind] = Changed(one.finding, one.trace, times, rule, placed)
+                found[one.finding.kind] = Changed(shown.finding, shown.trace, times, rule, placed)
         return sorted(found.values(), key=lambda one: -one.times)
 
     @property
@@ -190,13 +153,17 @@ class Verification:
 
     @property
     def broken(self) -> list[JudgedSide]:
-        """What the change has introduced, or has made wrong in another way."""
-        return [one for one in self.judged if one.where in (Where.NEW, Where.WRONG)]
+        """What the change has introduced, or has made wrong in another way; and what nobody had the time to try."""
+        return [one for one in self.judged if one.where in (Where.NEW, Where.WRONG, Where.UNJUDGED)]
 
     @property
     def sides(self) -> BothSides:
         """Both, and what judges them."""
         return BothSides(self.old, self.new, self.new.oracles)
+
+    def pair(self, strictness: Strictness = Strictness.EXACT) -> Pair:
+        """Both, to be compared."""
+        return Pair(Lasting(self.old.target), Lasting(self.new.target), strictness)
 
     @property
     def operations(self) -> int:
@@ -234,12 +201,17 @@ def verify(
     """Compare the sides, let the oracles judge both, and time them.
 
     `plan.known` is what is intended, `plan.oracles` are left to the sides. `plan.seconds` is what all of it takes
-    since the `clock` began; only a call of a side that is under way, such as one that hangs, is waited for. `prove`
+    since the `clock` began; only a call of a side that is under way, such as one that hangs, is waited for: once the
+    time of a stage is over, and of the next one, which it may take from, no side is asked any more. `prove`
     does what can be proved in so many seconds. `say` is told each step in a line. Ctrl-C ends it with what there is so
     far; a bug of blockproof ends the stage that it comes up in. TargetUnavailableError if a side cannot be started.
     """
-    done = Verification(old, new, plan.seed, known=plan.known, clock=clock or Clock(plan.seconds))
-    done.clock.limit, done.clock.started = plan.seconds, done.clock.seconds
+    clock = clock or Clock()
+    for side in (old, new):
+        warm_up(side.target)
+    clock.limit, clock.started = plan.seconds, clock.seconds
+    old, new = (replace(side, target=Punctual(side.target, clock.is_over)) for side in (old, new))
+    done = Verification(old, new, plan.seed, known=plan.known, clock=clock)
     try:
         with done.stage("comparing"):
             _compare(done, plan, say)
@@ -261,18 +233,45 @@ def _look_closer(
         with done.stage(f"judging {_which(done, side)}"):
             _judge(done, side, plan, say)
     with done.stage("placing"):
-        for one in done.changed:
-            if done.clock.until(UNTIL["placing"]) == 0.0:
-                break
-            placed = done.sides.place(one.trace)
-            # They differ, so that it is no mistake which both make alike.
-            done.placed[one.finding.kind] = replace(placed, where=_DIFFERS.get(placed.where, placed.where))
+        _place_changed(done)
     with done.stage("timing"):
         _time(done, plan, say)
     if prove is not None:
         with done.stage("proving"):
             say("proving what the change touches")
             done.proofs = prove(done.clock.until(UNTIL["proving"]))
+
+
+def _place_changed(done: Verification) -> None:
+    """Say of what changed what the change did, and look for a trace of its own for what it has introduced."""
+    for one in done.changed:
+        if done.clock.until(UNTIL["placing"]) == 0.0:
+            return
+        placed = done.sides.place(one.trace)
+        # They differ, so that it is no mistake which both make alike.
+        done.placed[one.finding.kind] = replace(placed, where=_DIFFERS.get(placed.where, placed.where))
+    told = {one.finding.key for one in done.judged if one.where is Where.NEW}
+    mixed = [one for one in done.changed if one.is_mixed and one.wrong.key not in told]
+    for number, one in enumerate(mixed):
+        left = done.clock.until(UNTIL["placing"])
+        _part(done, one, SHRINK_SECONDS if left is None else min(SHRINK_SECONDS, left / (len(mixed) - number)))
+
+
+def _part(done: Verification, one: Changed, seconds: float) -> None:
+    """Look for a trace of a change in which the old side has nothing wrong."""
+    for comparison in done.compared.comparisons if done.compared else ():
+        pair = done.pair(comparison.strictness)
+        found = [each for each in comparison.summary.ranked() if each.finding.kind == one.finding.kind]
+        traces = [each.trace for start in found for each in (start, *start.samples)]
+
+        def shrinks(trace: Trace, keeps: Keeps, most: float | None, pair: Pair = pair) -> Shrunk:
+            return shrink(trace, one.finding.kind, pair, max_seconds=most, keeps=keeps)
+
+        small = smallest_introduced(done.sides, traces, done.new.oracles, shrinks, seconds / len(Strictness))
+        if small is not None:
+            done.parted[one.finding.kind] = small
+            done.placed[one.finding.kind] = done.sides.place(small.trace)
+            return
 
 
 _DIFFERS = {Where.BOTH: Where.WRONG}
@@ -287,8 +286,7 @@ def _compare(done: Verification, plan: Plan, say: Callable[[str], None]) -> None
     runs, whole = done.clock.until(RUNS), done.clock.until(UNTIL["comparing"])
     shrinking = None if runs is None or whole is None else whole - runs
     share = replace(share_of(plan, COMPARED), seconds=runs)
-    pair = Pair(Lasting(done.old.target), Lasting(done.new.target))
-    done.compared = compare_targets(pair, share, shrinking)
+    done.compared = compare_targets(done.pair(), share, shrinking)
     done.hidden = tuple(sorted(done.compared.pair.hides))
     summaries = [comparison.summary for comparison in done.compared.comparisons]
     if any(summary.interrupted for summary in summaries):
@@ -302,11 +300,10 @@ def _compare(done: Verification, plan: Plan, say: Callable[[str], None]) -> None
 def _judge(done: Verification, side: VerifiedSide, plan: Plan, say: Callable[[str], None]) -> None:
     """Let the oracles judge a side, and see whether what they find shows on the other one."""
     which = _which(done, side)
+    corrected = _corrected(done) if side is done.new else ()
     time_for_it = done.clock.until(UNTIL[f"judging {which}"])
     limits = replace(share_of(plan, JUDGED), seconds=None if time_for_it is None else time_for_it * RUN)
-    plan = replace(limits, oracles=side.oracles, keep_going=True)
-    if side is done.new:
-        plan = replace(plan, without=_corrected(done))
+    plan = replace(limits, oracles=side.oracles, keep_going=True, without=(*plan.without, *corrected))
     say(f"{', '.join(side.oracles)} judge {side.name}")
     summary = Summary(side.name, "random", plan.seed, oracles=side.oracles, core_name=side.like or side.target.name)
     done.summaries[which] = summary
@@ -314,6 +311,9 @@ def _judge(done: Verification, side: VerifiedSide, plan: Plan, say: Callable[[st
         run_random(Lent(side), plan, summary)
     except KeyboardInterrupt:
         done.interrupted = True
+    except TooLongError:
+        if not summary.operations:
+            raise
     ranked = [found for found in summary.ranked() if not found.finding.is_our_bug]
     for number, found in enumerate(ranked):
         left = done.clock.until(UNTIL[f"judging {which}"])
@@ -334,39 +334,66 @@ def _corrected(done: Verification) -> tuple[str, ...]:
 
 
 def _place(done: Verification, side: VerifiedSide, found: Found, plan: Plan, seconds: float) -> None:
-    """Shrink a finding of a side for so long at most, and say what the change did to it, by its smallest trace."""
-    is_new = side is done.new
+    """Shrink a finding of a side for so long at most, and say what the change did to it, by its smallest trace; if that
+    does not show that the new side alone is wrong, look for one that does."""
+    is_new, end = side is done.new, time.monotonic() + seconds
     finding, trace = found.finding, found.trace
-    try:
+    placed, situation = Placement(Where.UNJUDGED if is_new else Where.OPEN, why="it was not tried there"), ""
+    with _going_on(done):
         if not done.interrupted:
-            small = smallest(found, Lent(side), plan, max_seconds=seconds)
+            small = smallest(found, Lent(side), plan, max_seconds=seconds * ALONE)
             finding, trace, done.interrupted = small.finding, small.trace, small.interrupted
-    except NotReproducedError:
+    oracles = tuple(judging_of(found, plan).oracles)
+    with suppress(TooLongError):
+        if not done.interrupted:
+            placed = done.sides.place(trace, oracles)
+            if placed.where in (Where.RIGHT, Where.UNJUDGED):  # a deviation that the new side does right elsewhere
+                placed = replace(placed, where=Where.BOTH)
+            situation = situation_of(done.sides, trace)
+    if is_new and not done.interrupted and placed.where is not Where.NEW:
+        with _going_on(done):
+            _place_introduced(done, found, plan, oracles, max(0.0, end - time.monotonic()))
+    alike = [one.where for one in done.judged if one.finding.key == finding.key]
+    if (is_new and placed.where is Where.WRONG and Where.NEW in alike) or (not is_new and Where.BOTH in alike):
+        return
+    why = "" if placed.where is Where.BOTH else placed.why
+    done.judged.append(JudgedSide(finding, trace, found.times, placed.where, why, situation, placed.corrects))
+
+
+def _place_introduced(done: Verification, found: Found, plan: Plan, oracles: tuple[str, ...], seconds: float) -> None:
+    """Add what the new side alone has wrong among the findings of one key, if a trace shows that."""
+    runs = {one.trace: one for one in (found, *found.samples)}
+
+    def shrinks(trace: Trace, keeps: Keeps, most: float | None) -> Shrunk:
+        return smallest(runs[trace], Lent(done.new), plan, max_seconds=most, keeps=keeps)
+
+    small = smallest_introduced(done.sides, runs, oracles, shrinks, seconds)
+    if small is not None:
+        done.interrupted |= small.interrupted
+        situation = situation_of(done.sides, small.trace)
+        done.judged.append(JudgedSide(small.finding, small.trace, found.times, Where.NEW, "", situation))
+
+
+@contextmanager
+def _going_on(done: Verification) -> Iterator[None]:
+    """What ends the search for a smaller trace is no reason not to tell of the one that there is."""
+    try:
+        yield
+    except (NotReproducedError, TooLongError):
         pass
     except TargetUnavailableError:
         raise
-    except Exception as error:  # the trace as it is shows the finding, too
+    except Exception as error:
         done.failed.append(our_bug(error, None, -1))
-    placed, situation = Placement(Where.NEW if is_new else Where.OPEN, why="it was not tried there"), ""
-    if not done.interrupted:
-        placed = done.sides.place(trace, tuple(judging_of(found, plan).oracles))
-        situation = situation_of(done.sides, trace)
-        if placed.where in (
-            Where.RIGHT,
-            Where.UNJUDGED,
-        ):  # it is one of the deviations that the new side does right elsewhere
-            placed = replace(placed, where=Where.BOTH)
-    if is_new or not any(one.finding.key == finding.key and one.where is Where.BOTH for one in done.judged):
-        why = "" if placed.where is Where.BOTH else placed.why
-        done.judged.append(JudgedSide(finding, trace, found.times, placed.where, why, situation, placed.corrects))
 
 
 def _time(done: Verification, plan: Plan, say: Callable[[str], None]) -> None:
     """Time both on the same operations, if there is time for it."""
     left = done.clock.until(UNTIL["timing"])
+    done.timing = "not timed: the time was over; give more --seconds"
     if left is not None and left <= done.clock.started:  # both have to be started once more
-        done.timing = "not timed: the time was over; give more --seconds"
         return
     say("timing both on the same operations, in turns")
-    runs = alike_runs(done.old, done.new, plan, None if left is None else left * 0.2)
-    done.timing = compare_speed(done.old.home, done.new.home, runs, ROUNDS, done.clock.until(UNTIL["timing"]))
+    with suppress(TooLongError):
+        runs = alike_runs(done.old, done.new, plan, None if left is None else left * 0.2)
+        done.timing = compare_speed(done.old.home, done.new.home, runs, ROUNDS, done.clock.until(UNTIL["timing"]))

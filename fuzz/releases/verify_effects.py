@@ -85,8 +85,11 @@ class BothSides:
             return Placement(Where.BOTH if self.alike(trace) else Where.RIGHT if whole else Where.UNJUDGED)
         if new is not None and old is not None:
             in_words = new.oracle != LOCKSTEP and seen.shows(new, len(trace.operations))
-            same = in_words or self.alike(trace)
-            return Placement(Where.BOTH if same else Where.WRONG, new, why=seen.why)
+            if in_words or self.alike(trace):
+                return Placement(Where.BOTH, new, why=seen.why)
+            # What is against the new side may only be that it does not make a mistake of the model.
+            corrects = self._corrects(trace, judging) if new.oracle == LOCKSTEP else ()
+            return Placement(Where.OLD if corrects else Where.WRONG, new, corrects, seen.why)
         if new is None:
             assert old is not None
             if self.alike(trace):
@@ -101,6 +104,26 @@ class BothSides:
             if self._both_deviate(trace, judging, new):
                 return Placement(Where.WRONG, new, why="the old side does what is a known deviation")
         return Placement(Where.NEW, new, why=seen.why)
+
+    def introduces(self, trace: Trace, oracles: Sequence[str] = (), found: Finding | None = None) -> bool:
+        """Whether the new side is wrong in the trace, and the old one is right in all of it.
+
+        `found`: what is known to be wrong with the new one there, under these oracles; else it is asked.
+        """
+        judging = Judging(tuple(oracles) or self.oracles)
+        new = found or replay(trace, Lent(self.new), judging)[0]
+        if new is None:
+            return False
+        old, applied = replay(trace, Lent(self.old), judging)
+        if old is not None or applied != trace:
+            return False
+        return LOCKSTEP not in judging.oracles or not (
+            self._corrects(trace, judging) or self._both_deviate(trace, judging, new)
+        )
+
+    def is_wrong(self, trace: Trace, oracles: Sequence[str] = ()) -> bool:
+        """Whether the new side has something wrong in the trace."""
+        return replay(trace, Lent(self.new), Judging(tuple(oracles) or self.oracles))[0] is not None
 
     def alike(self, trace: Trace) -> bool:
         """True if nothing that both show differs in the trace."""

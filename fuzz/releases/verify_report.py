@@ -93,17 +93,16 @@ def differences(done: Verification) -> list[SideDifference]:
 
 
 def _is_told(one: Changed, by: JudgedSide) -> bool:
-    """True if what the oracles have found says all of a situation that changed."""
+    """True if what the oracles have found says all of a situation that changed. That the old side is wrong as well, in
+    the trace of the one, does not matter where another trace shows the same without that."""
     placed = one.placed
-    if placed is None or placed.where is not by.where:
+    if placed is None or (placed.where is not by.where and not (one.is_mixed and by.where is Where.NEW)):
         return False
-    wrong = placed.objection
-    return bool({*placed.corrects} & {*by.corrects}) or (wrong is not None and wrong.key == by.finding.key)
+    return bool({*placed.corrects} & {*by.corrects}) or one.wrong.key == by.finding.key
 
 
 def _wrong(one: Changed | JudgedSide) -> Finding:
-    placed = one.placed if isinstance(one, Changed) else None
-    return placed.objection if placed is not None and placed.objection is not None else one.finding
+    return one.wrong if isinstance(one, Changed) else one.finding
 
 
 def _judged_row(one: JudgedSide) -> SideDifference:

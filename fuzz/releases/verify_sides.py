@@ -1,11 +1,12 @@
 """The two sides of a change: the target before it, and the target after it."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
-from ...model.ops import Failed, Operation, Outcome, Shape
+from ...model.ops import Failed, Group, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..adapters import family_of
 from ..findings.oracle_names import LOCKSTEP, MODEL_FREE
@@ -13,9 +14,22 @@ from ..opening.known_deviations import known_of
 from ..opening.names import ReleaseName, parsed_or_none
 from ..opening.oracles import oracles_named, suited_to
 from ..opening.targets import Home, home_of, open_target
-from ..targets.base import Target, TargetLostError, close_target, designs_of, likeness
+from ..runs.judging import TooLongError
+from ..runs.run import ask
+from ..targets.base import (
+    Target,
+    TargetLostError,
+    adapted_shape,
+    block_sizes_of,
+    close_target,
+    designs_of,
+    lacking,
+    likeness,
+)
 from .commit_target import CommitTarget, Wanted, place_for
 from .git import Commit, Git, worktrees
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -126,6 +140,43 @@ class Borrowed:
 
     def close(self) -> None:
         """Does nothing."""
+
+
+class Punctual(Borrowed):
+    """A target that is asked nothing more once the time is over: TooLongError then, also in the middle of a run. So
+    what is over by it is at most one call, whatever it is asked for, and however slow it is."""
+
+    def __init__(self, target: Target, is_over: Callable[[], bool]) -> None:
+        super().__init__(target)
+        self._is_over = is_over
+
+    def __getattr__(self, name: str) -> object:
+        found = super().__getattr__(name)
+        return self._in_time(found) if name in ("answer", "glance") and callable(found) else found
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """As `Target.start`."""
+        return self._in_time(super().start)(shape)
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """As `Target.step`."""
+        return self._in_time(super().step)(operation)
+
+    def _in_time(self, call: Callable[..., Answer]) -> Callable[..., Answer]:
+        def called(*given: Any) -> Answer:
+            if self._is_over():
+                raise TooLongError
+            return call(*given)
+
+        return called
+
+
+def warm_up(target: Target) -> None:
+    """Build a first core, for which an engine may import much, before the time of a verification begins."""
+    size = (*block_sizes_of(target), 1)[0]
+    shape = Shape((Group("full", size),), 4, size, size, size, max_num_batched_tokens=size)
+    with suppress(TargetLostError):
+        ask(target.start, adapted_shape(shape, lacking(target)))
 
 
 class Lasting(Borrowed):

@@ -33,7 +33,7 @@ class Judging:
 
 
 class TooLongError(Exception):
-    """A run has taken the time that it was given."""
+    """A run has taken the time that it was given, or the time of its target is over."""
 
 
 USUAL = Judging()

@@ -88,8 +88,8 @@ STARVED_REFUSED, SERVED_AGAIN = "refusal of the world", "refusal of the world: a
 MAY_STARVE = "run in which the world may refuse"
 OUTSIDE = "outside of the pool"
 """The kind of the sentence about an id that is no block of the pool."""
-_NOT_OURS = (TargetLostError, TargetUnavailableError)
-"""Exceptions that a run passes on: they are about the target."""
+_NOT_OURS = (TargetLostError, TargetUnavailableError, TooLongError)
+"""Exceptions that a run passes on: they are about the target, or its time is over."""
 _ONE_BY_ONE = frozenset({"AllocateBatch"})
 """The contract judges the state before and after each allocation, so it needs one call for each."""
 
@@ -372,7 +372,7 @@ def ask(call: Callable[..., tuple[Outcome, Snapshot | None]], *about: Any) -> tu
     """Call the target. TargetLostError if it raises or returns something else: a target may be a user's own code."""
     try:
         answer: object = call(*about)
-    except (TargetLostError, TargetUnavailableError):
+    except _NOT_OURS:
         raise
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and is_from_outside():

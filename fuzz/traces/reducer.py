@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
+from ..runs.judging import TooLongError
+
 MAX_CANDIDATES = 100_000
 Case = TypeVar("Case")
 """What is made smaller."""
@@ -86,7 +88,7 @@ class Reducer(ABC, Generic[Case, Found]):
         try:
             self.search()
             complete = True
-        except _LimitReachedError:
+        except (_LimitReachedError, TooLongError):
             pass
         except KeyboardInterrupt:
             interrupted = True

@@ -38,10 +38,13 @@ def replay(
 
 
 def replay_in(run: Run, trace: Trace, may: May | None = None) -> tuple[Finding | None, Trace]:
-    """The same in a run that is open. TraceError if it takes longer than its judging allows."""
+    """The same in a run that is open. TraceError if it takes longer than its judging allows; TooLongError if the time
+    of the target is over, whatever the judging."""
     try:
         return _replayed(run, trace, may)
     except TooLongError:
+        if run.judging.seconds is None:
+            raise
         problem = f"given up after {run.judging.seconds:.0f} s of processor time; allow more with --seconds"
         raise TraceError("", f"operations[{len(run.operations)}]", problem) from None
 

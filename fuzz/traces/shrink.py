@@ -34,6 +34,8 @@ from .replay import NotDrawnError, replay
 from .trace_file import shape_problems
 
 Pass: TypeAlias = Callable[[Trace], Iterator[Trace]]
+Keeps: TypeAlias = Callable[[Trace, Finding], bool]
+"""Says of a trace, and of what it shows, whether it is what is looked for."""
 PASSES: tuple[Pass, ...] = (
     story.without_request,
     story.one_by_one,
@@ -60,6 +62,8 @@ LAST_PASSES: tuple[Pass, ...] = (
     simplify.plain_names,
 )
 """Tried when nothing else helps: many candidates, few hits."""
+SEEKING: tuple[Pass, ...] = (simplify_shape.simpler_shapes, story.without_request)
+"""Tried before anything is made smaller, if the trace is not yet what is looked for."""
 
 
 class DrawableShapes:
@@ -193,11 +197,15 @@ def shrink(
     max_candidates: int = MAX_CANDIDATES,
     max_seconds: float | None = None,
     on_try: OnTry | None = None,
+    keeps: Keeps | None = None,
 ) -> Shrunk:
     """Reduce a trace that shows a finding of this kind (`Finding.kind`) on the target, to one of the same cause.
 
     NotReproducedError if it does not show one. Ctrl-C ends the search with the best trace so far. `on_try` is told
     before each candidate how many were tried, and how many operations the best has.
+
+    With `keeps` a trace is looked for that is so as well: once there is one, only such ones are accepted. If none is
+    found the result is none either.
     """
     calls = CallWatch(lacking(target))
 
@@ -210,7 +218,7 @@ def shrink(
         seen = f"`{finding.kind[0]}` at {finding.kind[1]}" if finding else "no difference"
         raise NotReproducedError(f"replaying shows {seen} instead of `{kind[0]}` at {kind[1]}")
     limits, shapes = SearchLimits(max_candidates, max_seconds, on_try), DrawableShapes(applied.shape, target)
-    reducer = _TraceReducer(applied, finding, limits, replays, (shapes, calls))
+    reducer = _TraceReducer(applied, finding, limits, replays, (shapes, calls), keeps)
     return Shrunk(**vars(reducer.run()), trace=reducer.best)
 
 
@@ -224,6 +232,7 @@ class _TraceReducer(Reducer[Trace, Finding]):
         limits: SearchLimits,
         replays: Callable[[Trace], tuple[Finding | None, Trace]],
         drawable: tuple[DrawableShapes, CallWatch],
+        keeps: Keeps | None,
     ) -> None:
         """`drawable`: what says which shapes are, and what sees all calls of a replay; the first one is over."""
         super().__init__(best, finding, limits)
@@ -235,9 +244,14 @@ class _TraceReducer(Reducer[Trace, Finding]):
         self._raised = not isinstance(finding.actual, Done)
         self._said = said_by_model(best, raised=self._raised) if self._says_more else None
         self._tried = {best}
+        self._keeps = keeps
+        self._is_kept = self._keeps_now = keeps is None or keeps(best, finding)
+        self._seeks = False
 
     def search(self) -> None:
         """Apply all passes until none of them helps any more."""
+        if not self._is_kept:
+            self._seek()
         while True:
             before = self.best
             self._delete_chunks()
@@ -248,6 +262,13 @@ class _TraceReducer(Reducer[Trace, Finding]):
                     self.exhaust(simpler)
             if self.best == before:
                 return
+
+    def _seek(self) -> None:
+        """Leave out options and requests of the whole trace, one at a time, until it is what is looked for."""
+        self._seeks, untouched = True, self._tried.copy()
+        candidates = (candidate for simpler in SEEKING for candidate in simpler(self.best))
+        any(self.accept(candidate) for candidate in candidates)
+        self._seeks, self._tried = False, untouched
 
     def _delete_chunks(self) -> None:
         """Delete ever smaller pieces, from the end; the last operation shows the finding and stays."""
@@ -266,6 +287,7 @@ class _TraceReducer(Reducer[Trace, Finding]):
         accepted = super().accept(candidate)
         if accepted:
             self._calls.most = self._calls.counts.copy()
+            self._is_kept |= self._keeps_now
         return accepted
 
     def worth_trying(self, candidate: Trace) -> bool:
@@ -287,6 +309,10 @@ class _TraceReducer(Reducer[Trace, Finding]):
             if self._said is not None or not self.is_smaller(applied):
                 return None
             self._said = said  # of what the original is about the model knows nothing, from here on it does
+        if self._keeps is not None and self.is_smaller(applied):
+            self._keeps_now = self._keeps(applied, finding)
+            if not self._keeps_now and (self._is_kept or self._seeks):
+                return None
         return applied, finding
 
     def size(self) -> int:

@@ -7,8 +7,10 @@ from zipfile import ZipFile
 
 import pytest
 from blockproof.fuzz.adapters import families
+from blockproof.fuzz.cli.patches import patched_name
+from blockproof.fuzz.opening import targets
 from blockproof.fuzz.opening.environments import InstallError
-from blockproof.fuzz.opening.packages import with_packages
+from blockproof.fuzz.opening.packages import plugins_in, with_packages
 from blockproof.fuzz.opening.patches import Patch
 
 VLLM = families()["vllm"]
@@ -72,3 +74,26 @@ def test_what_is_not_there_or_is_the_engine_itself_is_said_in_a_line(index: Path
     with pytest.raises(InstallError, match="has a module vllm of its own, in place of the release's"):
         with_packages(Patch(packages=("fork",)), VLLM, None)
     assert not list((index / "home" / "blockproof" / "targets" / "packages").glob(".partial*"))
+
+
+@pytest.mark.parametrize(
+    ("group", "found"),
+    [
+        ("vllm.general_plugins", ["mine:register"]),
+        ("vllm.platform_plugins", ["mine:register"]),
+        ("console_scripts", []),
+    ],
+)
+def test_plugins_that_nobody_applies_are_named(
+    group: str, found: list[str], index: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    info = index / "beside" / "mine-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\nmine = mine:register\n")
+    assert plugins_in([index / "beside"], VLLM) == found
+    monkeypatch.setattr(targets, "interpreter_of", lambda spec: (spec, None))
+    for patch, said in ((Patch(paths=(str(index / "beside"),)), bool(found)), (Patch(("mine:register",)), False)):
+        name = patched_name("vllm==0.23.0", patch)
+        assert name.startswith("vllm==0.23.0+")
+        assert ("name its plugin, as in --patch mine:register" in capsys.readouterr().err) is said

@@ -116,6 +116,23 @@ def test_wrong_options_are_said_in_a_line(
     assert said in line
 
 
+TAKING: tuple[str, ...] = ("fuzz", "fuzz-config", "fuzz-scheduler", "simulate", "verify", "diff", "replay", "shrink")
+TAKING += ("bisect", "bench", "prove", "ci", "compat test", "compat schedule")
+
+
+@pytest.mark.parametrize("command", TAKING)
+def test_every_command_that_the_guide_names_takes_a_patch(
+    command: str, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main([*command.split(), "-h"]) == 0
+    told = capsys.readouterr().out
+    for option in ("--patch", "--with", "--path", "--without", "--refuse"):
+        assert option in told
+    guide = Path(__file__).parents[3] / "docs" / "guide" / "patches.md"
+    assert f"`{command.split()[0]}`" in guide.read_text()
+
+
 ENGINE = {"engine/__init__.py": "VALUE = 1\n", "engine/core.py": "import engine\nVALUE = 1\n"}
 
 
@@ -156,6 +173,7 @@ def test_a_patch_is_applied_before_the_engine_is_imported(text: str, said: str, 
         ("import no_device", "No module named 'no_device' (FILE, line 1); put no_device beside it with --with or"),
         ("import engine.core\nfrom engine import built", "add --without engine.built"),
         ("import os\nos.npu", "add --without os.npu"),
+        ("import engine.built", "add --without engine.built; else it is the name in another release"),
         ("import engine\nraise SystemExit(4)", "SystemExit: 4 (FILE, line 2)"),
         ("def", "SyntaxError: invalid syntax"),
     ],

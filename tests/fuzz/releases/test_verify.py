@@ -19,7 +19,8 @@ from blockproof.fuzz.releases import verify_report as report
 from blockproof.fuzz.releases.bisect import observe
 from blockproof.fuzz.releases.diff import compare_targets
 from blockproof.fuzz.releases.timing import Timing, compare_speed
-from blockproof.fuzz.releases.verify import Clock, verify
+from blockproof.fuzz.releases.verify import verify
+from blockproof.fuzz.releases.verify_clock import Clock
 from blockproof.fuzz.releases.verify_effects import BothSides, Where
 from blockproof.fuzz.releases.verify_proofs import reprove
 from blockproof.fuzz.releases.verify_sides import Lasting, VerifiedSide, named_sides
