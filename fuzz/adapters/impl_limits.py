@@ -5,10 +5,9 @@ are shorter than two such rows runs with limits of two blocks, so that what is s
 one runs as it is. This follows from the shape: a trace says it, and a finding keeps its limits while it is shrunk.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import TracebackType
-from typing import Any
 
 from ...model import ops
 from ...model.ops import OPERATIONS, Shape
@@ -45,23 +44,24 @@ class LowLimits(Surroundings):
     def __init__(self, shape: Shape, package: str) -> None:
         super().__init__(shape)
         self._watched = bool(self.operations)
-        self._low: list[tuple[dict[str, Any], str, int]] = []
-        self._usual: list[tuple[dict[str, Any], str, int]] = []
+        self._low: list[tuple[Callable[[Mapping[str, int]], None], Mapping[str, int]]] = []
+        """By module of our core, what changes its names, and its limits by name."""
+        self._usual: list[tuple[Callable[[Mapping[str, int]], None], Mapping[str, int]]] = []
         if is_short(shape):
             self.operations |= BLOCKS_MOVE
             for module, low in LIMITS.items():
                 names = import_module(f"{package}.{module}").__dict__
-                self._low += [(names, name, limit) for name, limit in low.items()]
-                self._usual += [(names, name, names[name]) for name in low]
+                self._low.append((names.update, low))
+                self._usual.append((names.update, {name: names[name] for name in low}))
 
     def __enter__(self) -> None:
         if self._watched:
             super().__enter__()
-        for names, name, low in self._low:
-            names[name] = low
+        for change, low in self._low:
+            change(low)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for names, name, usual in self._usual:
-            names[name] = usual
+        for change, usual in self._usual:
+            change(usual)
         if self._watched:
             super().__exit__(kind, error, at)
