@@ -5,9 +5,10 @@ are shorter than two such rows runs with limits of two blocks, so that what is s
 one runs as it is. This follows from the shape: a trace says it, and a finding keeps its limits while it is shrunk.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from types import TracebackType
+from typing import Any
 
 from ...model import ops
 from ...model.ops import OPERATIONS, Shape
@@ -44,24 +45,25 @@ class LowLimits(Surroundings):
     def __init__(self, shape: Shape, package: str) -> None:
         super().__init__(shape)
         self._watched = bool(self.operations)
-        self._low: list[tuple[Callable[[Mapping[str, int]], None], Mapping[str, int]]] = []
-        """By module of our core, what changes its names, and its limits by name."""
-        self._usual: list[tuple[Callable[[Mapping[str, int]], None], Mapping[str, int]]] = []
+        self._modules: list[dict[str, Any]] = []
+        """Of each, its names."""
+        self._low: list[Mapping[str, int]] = []
+        self._usual: list[Mapping[str, int]] = []
         if is_short(shape):
             self.operations |= BLOCKS_MOVE
             for module, low in LIMITS.items():
-                names = import_module(f"{package}.{module}").__dict__
-                self._low.append((names.update, low))
-                self._usual.append((names.update, {name: names[name] for name in low}))
+                self._modules.append(names := import_module(f"{package}.{module}").__dict__)
+                self._low.append(low)
+                self._usual.append({name: names[name] for name in low})
 
     def __enter__(self) -> None:
         if self._watched:
             super().__enter__()
-        for change, low in self._low:
-            change(low)
+        if self._modules:
+            [*map(dict.update, self._modules, self._low)]
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for change, usual in self._usual:
-            change(usual)
+        if self._modules:
+            [*map(dict.update, self._modules, self._usual)]
         if self._watched:
             super().__exit__(kind, error, at)

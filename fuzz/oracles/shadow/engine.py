@@ -29,7 +29,6 @@ from ....model.ops import NULL, Done, Operation, Outcome
 from ....model.shown.snapshot import Snapshot
 from ...kinds.compressed import stored
 from ...targets.answers import answers_of
-from ...targets.declarations import EXCHANGES
 from ..chunk_losses import is_astride
 from .engine_state import EngineRequest, table_text
 from .mamba import States
@@ -62,7 +61,7 @@ class Shadow(States):
             for allocation, answer in answers_of(operation, outcome):
                 self.step(allocation, answer, snapshot)
             return
-        if EXCHANGES in self.designs and before is not None:
+        if self._exchanges and before is not None:
             self._follow_exchanges(operation, before, snapshot)
         unknown = isinstance(operation, ops.OnRequest) and operation.request not in self._requests
         if unknown and not isinstance(operation, ops.Submit):
@@ -185,7 +184,7 @@ class Shadow(States):
     def _advance(self, op: ops.Advance, request: EngineRequest, before: Snapshot, after: Snapshot) -> None:
         """The step is over. Blocks may have been merged since, and hold the same."""
         name = op.request
-        exchanged = EXCHANGES in self.designs and any(
+        exchanged = self._exchanges and any(
             was.get(name) != now.get(name) for was, now in zip(before.tables, after.tables, strict=True)
         )
         if not exchanged:

@@ -11,7 +11,7 @@ from ....model.attention import Mamba, Step
 from ....model.ops import Shape
 from ....model.shown.snapshot import Snapshot
 from ...kinds.compressed import rules_with
-from ...targets.declarations import COUNTS_AT_LAUNCH
+from ...targets.declarations import COUNTS_AT_LAUNCH, EXCHANGES
 from .memory import GARBAGE, POISON, ListMemory, Memory
 
 
@@ -110,6 +110,7 @@ class EngineState:
         self.memory = new_memory(shape)
         self.losses = frozenset(losses)
         self.designs = frozenset(designs)
+        self._exchanges = EXCHANGES in self.designs
         self.reached: Counter[str] = Counter()
         self.rules = rules_with(shape, self.designs)
         self._keeps_states = any(isinstance(rule, Mamba) for rule in self.rules)
