@@ -61,12 +61,13 @@ class Other:
         return self.answer()
 
     def counted(self) -> dict[str, Any]:
-        """The answer of `Side.counted`, with the instructions that its call took as `cost`."""
-        answer, *ids = self.answer()
+        """The answer of `Side.counted` less what it had at its beginning, with instructions as `cost`."""
+        (first, begun), (last, done) = self.answer()
         assert self.log is not None
         told = dict(re.findall(r"==(\d+)== I +refs: +([0-9,]+)", self.log.read_text()))
-        done, idle = (int(told[str(id)].replace(",", "")) for id in ids)
-        return {**answer, "cost": done - idle}
+        cost = [int(told[str(child)].replace(",", "")) for child in (first, last)]
+        met = {name: times - begun["met"].get(name, 0) for name, times in done["met"].items()}
+        return {"operations": done["operations"] - begun["operations"], "cost": cost[1] - cost[0], "met": met}
 
 
 @contextmanager

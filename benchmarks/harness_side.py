@@ -1,5 +1,6 @@
 """One side of `harness.py`: a process of its own, which imports the package and `throughput.py` from its checkout."""
 
+import gc
 import json
 import os
 import sys
@@ -57,12 +58,11 @@ class Side:
                 return number
         return len(trace.operations) if getattr(run, "finish", lambda: None)() is None else 0
 
-    def counted(self, way: str, *about: Any) -> tuple[dict[str, Any], int, int]:
-        """What `drawn` or `recorded` answers, here in a child process that ends with it, and that child's id; then the
-        id of one that has nothing to do. What runs this process counts instructions of each up to its end."""
-        idle, _ = _in_child(dict)
-        child, answer = _in_child(lambda: getattr(self, way)(*about))
-        return answer, child, idle
+    def counted(self, way: str, oracles: Sequence[str], seed: int, operations: int) -> list[tuple[int, dict[str, Any]]]:
+        """What `drawn` or `recorded` answers, here in a child process that ends with it, and before it what one answers
+        that only begins; each behind its id. What runs this process counts instructions of each up to its end."""
+        begins = {"drawn": lambda: self.drawn(oracles, seed, 1), "recorded": lambda: {"operations": 0, "met": {}}}
+        return [_in_child(begins[way]), _in_child(lambda: getattr(self, way)(oracles, seed, operations))]
 
     def record(self) -> list[Any]:
         """Runs of this side's own generator, JSON-ready."""
@@ -91,6 +91,7 @@ def _in_child(work: Callable[[], dict[str, Any]]) -> tuple[int, dict[str, Any]]:
     """The id of a child process, and what the work returned there."""
     read, write = os.pipe()
     if not (child := os.fork()):
+        gc.freeze()  # a collection of all that was imported costs as much as a hundred operations
         try:
             os.write(write, json.dumps(work()).encode())
         finally:
