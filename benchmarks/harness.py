@@ -1,10 +1,12 @@
 """How much faster the harness is than at another commit: operations a second, in turns, as ratios (README.md).
 
-python benchmarks/harness.py COMMIT [--seeds 1 2 3 4] [--operations N] [--rounds N] [--write PAGE]
+python benchmarks/harness.py COMMIT [--seeds 1 2 3 4] [--operations N] [--rounds N] [--instructions] [--write PAGE]
 """
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,28 +26,48 @@ ORACLES = {
     "shadow memory and contract": ("shadow", "contract"),
 }
 WAYS = {"drawn": "each side draws its operations itself", "recorded": "both apply the same recorded operations"}
+COUNTING = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
 PARTS = ("model", "impl", "fuzz", "proofs", "docs", "examples")
 """Folders of a checkout that are packages, or parts of one."""
 
 
 class Other:
-    """A side from outside: each method of `Side` is a call."""
+    """A side from outside: each method of `Side` is a call. `log`: where its instructions are counted, if they are."""
 
-    def __init__(self, checkout: Path, folder: Path, number: int) -> None:
+    def __init__(self, checkout: Path, folder: Path, number: int, log: Path | None) -> None:
         path = os.pathsep.join([str(folder), str(checkout / "benchmarks")])
         environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": str(number), "PYTHONSAFEPATH": "1"}
         command = [sys.executable, str(Path(__file__).resolve().with_name("harness_side.py"))]
+        command = command if log is None else [*COUNTING, f"--log-file={log}", *command]
+        self.log = log
         self.process = subprocess.Popen(command, env=environment, stdin=-1, stdout=-1, text=True)
 
-    def call(self, name: str, *arguments: Any) -> Any:
-        """What the method returns. RuntimeError if the process has ended."""
+    def ask(self, name: str, *arguments: Any) -> None:
+        """Call a method; `answer` returns what it returns."""
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps([name, *arguments]) + "\n")
         self.process.stdin.flush()
+
+    def answer(self) -> Any:
+        """What the method returns. RuntimeError if the process has ended."""
+        assert self.process.stdout is not None
         if not (answer := self.process.stdout.readline()):
-            raise RuntimeError(f"{name}: the process has ended")
+            raise RuntimeError("the process has ended")
         return json.loads(answer)
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Both at once."""
+        self.ask(name, *arguments)
+        return self.answer()
+
+    def counted(self) -> dict[str, Any]:
+        """The answer of `Side.counted` less what it had at its beginning, with instructions as `cost`."""
+        (first, begun), (last, done) = self.answer()
+        assert self.log is not None
+        told = dict(re.findall(r"==(\d+)== I +refs: +([0-9,]+)", self.log.read_text()))
+        cost = [int(told[str(child)].replace(",", "")) for child in (first, last)]
+        met = {name: times - begun["met"].get(name, 0) for name, times in done["met"].items()}
+        return {"operations": done["operations"] - begun["operations"], "cost": cost[1] - cost[0], "met": met}
 
 
 @contextmanager
@@ -65,10 +87,11 @@ def two_checkouts(commit: str) -> Iterator[list[tuple[Path, Path]]]:
 
 
 @contextmanager
-def two_sides(checkouts: Sequence[tuple[Path, Path]], number: int) -> Iterator[list[Other]]:
+def two_sides(checkouts: Sequence[tuple[Path, Path]], number: int, counted: bool) -> Iterator[list[Other]]:
     """The harness of both, in new processes: where things lie in memory makes one process faster than the next."""
     with ExitStack() as stack:
-        sides = [Other(*checkout, number) for checkout in checkouts]
+        logs = [folder.with_suffix(f".{number}") if counted else None for _, folder in checkouts]
+        sides = [Other(*checkout, number, log) for checkout, log in zip(checkouts, logs, strict=True)]
         for side in sides:
             stack.callback(side.process.wait)
             stack.callback(side.process.stdin.close)  # type: ignore[union-attr]
@@ -100,24 +123,40 @@ def measure(sides: Sequence[Other], seeds: Sequence[int], number: int, operation
             print(f"round {number + 1}: {way}, {oracles}, seed {seed}: {ratio(answers):.2f}", file=sys.stderr)
 
 
+def count(sides: Sequence[Other], seeds: Sequence[int], operations: int, cases: Measured) -> None:
+    """The same by instructions, which do not depend on what else the machine does: both sides work at once. What is
+    recorded is the same for every seed."""
+    for judges in ORACLES.values():  # modules are imported, caches are warm
+        for side in sides:
+            side.ask("drawn", judges, 0, operations // 4)
+        for side in sides:
+            side.answer()
+    for (way, oracles), turns in cases.items():
+        for seed in seeds if way == "drawn" else seeds[:1]:
+            for side in sides:
+                side.ask("counted", way, ORACLES[oracles], seed, operations)
+            turns.append([side.counted() for side in sides])
+            print(f"{way}, {oracles}, seed {seed}: {ratio(turns[-1]):.3f}", file=sys.stderr)
+
+
 def rate(answer: dict[str, Any]) -> float:
-    """Operations per second of processor time."""
-    return float(answer["operations"] / answer["ns"] * 1e9)
+    """Operations in a second of processor time, or in 10^9 instructions."""
+    return float(answer["operations"] / answer["cost"] * 1e9)
 
 
 def ratio(answers: Sequence[dict[str, Any]]) -> float:
-    """How many times as many operations a second the second side makes."""
+    """How many times as many operations the second side makes in that."""
     return rate(answers[1]) / rate(answers[0])
 
 
-def ratio_table(cases: Measured) -> list[str]:
+def ratio_table(cases: Measured, unit: str) -> list[str]:
     """The ratios."""
     rows = []
     for (way, oracles), turns in cases.items():
         rates = [f"{median(rate(answers[who]) for answers in turns):,.0f}" for who in (0, 1)]
         ratios = [ratio(answers) for answers in turns]
-        rows.append([way, oracles, *rates, f"{median(ratios):.2f}", f"{min(ratios):.2f} to {max(ratios):.2f}"])
-    return table("operations | judged by | before, /s: | now, /s: | ratio, median: | least to most:", rows)
+        rows.append([way, oracles, *rates, f"{median(ratios):.3f}", f"{min(ratios):.3f} to {max(ratios):.3f}"])
+    return table(f"operations | judged by | before, /{unit}: | now, /{unit}: | ratio, median: | least to most:", rows)
 
 
 def met_table(cases: Measured) -> list[str]:
@@ -136,29 +175,41 @@ def main() -> None:
     asked = parser(__doc__)
     asked.add_argument("commit", help="what this checkout is compared with")
     asked.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4])
-    asked.add_argument("--rounds", type=int, default=5, help="turns of each seed, with new processes in each")
+    asked.add_argument("--rounds", type=int, help="turns of each seed, with new processes in each: 5, or 1 of counting")
     asked.add_argument("--operations", type=int, default=8_000, help="of each turn, where they are drawn")
+    asked.add_argument("--instructions", action="store_true", help="count instructions (valgrind) in place of time")
     arguments = asked.parse_args()
+    counted: bool = arguments.instructions
+    if counted and shutil.which(COUNTING[0]) is None:
+        asked.error("--instructions needs valgrind: install it, or measure time")
     load = os.getloadavg()[0]
-    bind_to_one_core()
+    if not counted:
+        bind_to_one_core()
     cases: Measured = {(way, oracles): [] for way in WAYS for oracles in ORACLES}
     recorded: list[Any] = []
     common, of = 0, 0
     with two_checkouts(arguments.commit) as checkouts:
-        for number in range(arguments.rounds):
-            with two_sides(checkouts, number) as sides:
-                recorded = recorded or sides[0].call("record")
+        for number in range(arguments.rounds or (1 if counted else 5)):
+            if not recorded:
+                with two_sides(checkouts, number, counted=False) as sides:
+                    recorded = sides[0].call("record")
+                recorded = recorded[: arguments.operations // len(recorded[0][1])] if counted else recorded
+            with two_sides(checkouts, number, counted) as sides:
                 common, of = same_traces(sides, recorded), len(recorded)
-                measure(sides, arguments.seeds, number, arguments.operations, cases)
+                if counted:
+                    count(sides, arguments.seeds, arguments.operations, cases)
+                else:
+                    measure(sides, arguments.seeds, number, arguments.operations, cases)
+    measured, unit = ("instructions", "10^9 instructions") if counted else ("time of the processor", "s")
     lines = [
         f"# The harness against {arguments.commit}",
         "",
         f"Written by `{command()}`; [what is measured and how](../../benchmarks/README.md).",
         "",
         *machine_lines(load, also="Hypothesis"),
-        f"* pools of {BLOCKS} blocks; time of the processor; {common} of {of} recorded runs can be applied by both",
+        f"* pools of {BLOCKS} blocks; {measured}; {common} of {of} recorded runs can be applied by both",
         "",
-        *ratio_table(cases),
+        *ratio_table(cases, unit),
         "",
         *[f"{name.capitalize()}: {what}." for name, what in WAYS.items()],
         "",

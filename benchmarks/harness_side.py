@@ -1,6 +1,8 @@
 """One side of `harness.py`: a process of its own, which imports the package and `throughput.py` from its checkout."""
 
+import gc
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -30,7 +32,7 @@ class Side:
         assert summary.finding is None, summary.finding
         of = {"Refused": 0, "Failed": 0} | Counter(result for _, result in summary.outcomes.elements())
         met = {"refused": of["Refused"], "hits": summary.reached["hit"], "situations": summary.reached.total()}
-        return {"operations": summary.operations, "ns": taken, "met": met}
+        return {"operations": summary.operations, "cost": taken, "met": met}
 
     def _of_64_blocks(self, drawn: Callable[..., Any]) -> Callable[..., Any]:
         """Shapes as this side draws them, but for the size of the pool."""
@@ -42,7 +44,7 @@ class Side:
         for trace in self.traces:
             done += self._apply(trace, oracles)
         taken = time.process_time_ns() - begin
-        return {"operations": done, "ns": taken, "met": {}}
+        return {"operations": done, "cost": taken, "met": {}}
 
     def _apply(self, trace: Any, oracles: Sequence[str]) -> int:
         """Operations of the trace that are applied without a finding."""
@@ -55,6 +57,12 @@ class Side:
             if run.step(operation) is not None:
                 return number
         return len(trace.operations) if getattr(run, "finish", lambda: None)() is None else 0
+
+    def counted(self, way: str, oracles: Sequence[str], seed: int, operations: int) -> list[tuple[int, dict[str, Any]]]:
+        """What `drawn` or `recorded` answers, here in a child process that ends with it, and before it what one answers
+        that only begins; each behind its id. What runs this process counts instructions of each up to its end."""
+        begins = {"drawn": lambda: self.drawn(oracles, seed, 1), "recorded": lambda: {"operations": 0, "met": {}}}
+        return [_in_child(begins[way]), _in_child(lambda: getattr(self, way)(oracles, seed, operations))]
 
     def record(self) -> list[Any]:
         """Runs of this side's own generator, JSON-ready."""
@@ -77,6 +85,22 @@ class Side:
     def keep(self, numbers: list[int]) -> None:
         """Of the runs that were taken only these."""
         self.traces = [self.traces[number] for number in numbers]
+
+
+def _in_child(work: Callable[[], dict[str, Any]]) -> tuple[int, dict[str, Any]]:
+    """The id of a child process, and what the work returned there."""
+    read, write = os.pipe()
+    if not (child := os.fork()):
+        gc.freeze()  # a collection of all that was imported costs as much as a hundred operations
+        try:
+            os.write(write, json.dumps(work()).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with open(read) as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    return child, json.loads(text)
 
 
 def serve() -> None:

@@ -1,6 +1,7 @@
 """The benchmarks still run, and write what the pages consist of."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -126,13 +127,40 @@ def test_a_run_is_replayed_on_another_side_only_if_it_is_legal_there_and_nothing
     assert side.recorded(("lockstep",), 0, 0)["operations"] < len(first)
 
 
+def test_a_side_counts_in_a_child_process_and_goes_on_itself():
+    harness = import_module("harness_side")
+    side = harness.Side()
+    (first, begun), (last, done) = side.counted("drawn", ("lockstep",), 1, 200)
+    assert 1 <= begun["operations"] < 200 <= done["operations"]
+    assert len({first, last, os.getpid()}) == 3
+
+
+def test_instructions_are_those_of_the_child_that_works_less_those_of_one_that_begins(tmp_path):
+    harness = import_module("harness")
+    other = harness.Other.__new__(harness.Other)
+    other.log = tmp_path / "log"
+    other.log.write_text("==7== I   refs:      2,000\n==9== I   refs:      5,500\n==1== I   refs: 9\n")
+    begun, done = {"operations": 2, "met": {}}, {"operations": 9, "met": {"hits": 1}}
+    other.answer = lambda: [[7, begun], [9, done]]
+    assert other.counted() == {"operations": 7, "cost": 3_500, "met": {"hits": 1}}
+
+
+def test_counting_without_valgrind_is_told_in_a_line(monkeypatch, capsys):
+    harness = import_module("harness")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "argv", ["harness.py", "HEAD", "--instructions"])
+    with pytest.raises(SystemExit, match="2"):
+        harness.main()
+    assert "--instructions needs valgrind: install it, or measure time" in capsys.readouterr().err
+
+
 def test_a_ratio_is_of_operations_in_time_of_the_processor():
     harness = import_module("harness")
-    slow = {"operations": 100, "ns": 4_000_000, "met": {"hits": 5}}
-    turn = [slow, {"operations": 50, "ns": 1_000_000, "met": {"hits": 5}}]
+    slow = {"operations": 100, "cost": 4_000_000, "met": {"hits": 5}}
+    turn = [slow, {"operations": 50, "cost": 1_000_000, "met": {"hits": 5}}]
     cases = {("drawn", "lockstep"): [turn, turn[::-1]]}
     assert harness.ratio(turn) == 2
-    assert harness.ratio_table(cases)[2:] == ["| drawn | lockstep | 37,500 | 37,500 | 1.25 | 0.50 to 2.00 |"]
+    assert harness.ratio_table(cases, "s")[2:] == ["| drawn | lockstep | 37,500 | 37,500 | 1.250 | 0.500 to 2.000 |"]
     assert harness.met_table({("drawn", "lockstep"): [turn]})[2:] == ["| hits | 50 | 100 |"]
 
 

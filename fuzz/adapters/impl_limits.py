@@ -45,23 +45,25 @@ class LowLimits(Surroundings):
     def __init__(self, shape: Shape, package: str) -> None:
         super().__init__(shape)
         self._watched = bool(self.operations)
-        self._low: list[tuple[dict[str, Any], str, int]] = []
-        self._usual: list[tuple[dict[str, Any], str, int]] = []
+        self._modules: list[dict[str, Any]] = []
+        """Of each, its names."""
+        self._low: list[Mapping[str, int]] = []
+        self._usual: list[Mapping[str, int]] = []
         if is_short(shape):
             self.operations |= BLOCKS_MOVE
             for module, low in LIMITS.items():
-                names = import_module(f"{package}.{module}").__dict__
-                self._low += [(names, name, limit) for name, limit in low.items()]
-                self._usual += [(names, name, names[name]) for name in low]
+                self._modules.append(names := import_module(f"{package}.{module}").__dict__)
+                self._low.append(low)
+                self._usual.append({name: names[name] for name in low})
 
     def __enter__(self) -> None:
         if self._watched:
             super().__enter__()
-        for names, name, low in self._low:
-            names[name] = low
+        if self._modules:
+            [*map(dict.update, self._modules, self._low)]
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for names, name, usual in self._usual:
-            names[name] = usual
+        if self._modules:
+            [*map(dict.update, self._modules, self._usual)]
         if self._watched:
             super().__exit__(kind, error, at)

@@ -1,6 +1,9 @@
 """The snapshots of the model in a lockstep run: full ones, and glances (`targets.glance`) in between."""
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
+from operator import is_not
+from typing import cast
 
 from ...model.arith import usage
 from ...model.core import Model
@@ -50,9 +53,11 @@ class ModelLooks(Looks):
             if before is now:
                 continue
             for request in requests:
-                for block in before.get(request, ()):
+                had, has = before.get(request, []), now.get(request, [])
+                same = len(had) if has[: len(had)] == had else 0  # most tables only grow
+                for block in had[same:]:
                     counts[block] -= 1
-                for block in now.get(request, ()):
+                for block in has[same:]:
                     counts[block] += 1
         counts[NULL] = 0
         return self._holders_of(counts)
@@ -67,19 +72,21 @@ class ModelLooks(Looks):
         before, identity = self._identity, self._model.state.identity
         if identity != before:
             self._identity = identity.copy()
-            labels, new = labels.copy(), [block for block, key in identity.items() if before.get(block) is not key]
+            labels = labels.copy()
+            new = compress(identity, map(is_not, identity.values(), map(before.get, identity)))
             for block in before.keys() - identity.keys():
                 labels[block] = None
             for block in sorted(new):  # labels are given out in the order of the blocks, then to events
                 labels[block] = self._model.labels(identity[block])
-            first = self._model.state.earliest()
-            if known == len(before) and len(first) == len(identity):  # each stands for itself, then and now
+            names = len({*identity.values()})
+            if known == len(before) and names == len(identity):  # each stands for itself, then and now
                 earliest = earliest.copy()
                 for block in before.keys() ^ identity.keys():
                     earliest[block] = block if block in identity else None
             else:
-                earliest = [first[identity[block]] if block in identity else None for block in range(len(labels))]
-            known = len(first)
+                first = cast("dict[Key | None, int]", self._model.state.earliest())
+                earliest = [*map(first.get, map(identity.get, range(len(labels))))]
+            known = names
         return labels, earliest, known, self._pending_events() if self._model.state.events else ()
 
     def _pending_events(self) -> tuple[Value, ...]:

@@ -323,22 +323,25 @@ class Run(ABC):
         """What the shadow memory and the contract object to. `scene` is the state after the operation."""
         if isinstance(operation, Starved) and type(actual) is Done:
             operation = operation.allocation  # served, it is like any other
-        found, about = [], (operation, actual, before or after, after)
+        found: list[Finding] = []
+        shadow, contract = self.shadow, self.contract
         try:
-            if self.shadow is not None:
+            if shadow is not None:
                 copies = copies_of(self.target)
                 if copies and (stray := stray_copy(copies, self.shape.num_blocks)):
                     return [self._stray(stray, operation, actual)]
-                self.shadow.step(operation, actual, after, copies)
+                shadow.step(operation, actual, after, copies)
         except Corruption as corruption:
             self.corruption = corruption
-            found.append(self._object(SHADOW, Violation(CORRUPTION, str(corruption), corruption.kind), *about))
-        if self.contract is not None and before is not None:
-            violation = self.contract.step(operation, actual, before, after, scene)
-            if passed := self.contract.passed():
-                self._note(passed, operation, actual, before, after)
-            violations = self.contract.violated if violation is not None else []
-            found += [self._object(CONTRACT, one, *about) for one in violations]
+            said = Violation(CORRUPTION, str(corruption), corruption.kind)
+            found.append(self._object(SHADOW, said, operation, actual, before or after, after))
+        if contract is None or before is None:
+            return found
+        violation = contract.step(operation, actual, before, after, scene)
+        if passed := contract.passed():
+            self._note(passed, operation, actual, before, after)
+        if violation is not None:
+            found += [self._object(CONTRACT, one, operation, actual, before, after) for one in contract.violated]
         return found
 
     @property

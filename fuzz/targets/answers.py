@@ -3,8 +3,9 @@
 In lockstep an answer is checked only if it differs from the model's: one that is equal has the right types.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, compress
+from operator import eq, not_
 from typing import Any, TypeAlias
 
 from ...model.ops import Allocate, AllocateBatch, Done, Failed, Outcome, Refused
@@ -86,6 +87,8 @@ _FIELDS: Mapping[str, tuple[str, Check]] = {
     "new_block_ids": ("a list of lists of block ids", _tables),
     "stats": ("a tuple of numbers or None", lambda value: value is None or isinstance(value, tuple)),
 }
+_CHECKS = [(name, *_FIELDS[name]) for name in Snapshot._fields]
+"""In the order of a snapshot."""
 _NOTHING = (False,) * len(_FIELDS)
 _COPIES: Sequence[Callable[[Any], Any]] = [
     {
@@ -123,9 +126,16 @@ def unchanged(snapshot: object, known: Snapshot | None) -> Sequence[bool]:
     if known is None or type(snapshot) is not Snapshot:
         return _NOTHING
     try:
+        if [*map(type, snapshot)] == [*map(type, known)]:  # nearly always
+            return [*map(eq, snapshot, known)]
         return [type(now) is type(before) and now == before for now, before in zip(snapshot, known, strict=True)]
     except Exception:  # some of it cannot be compared
         return _NOTHING
+
+
+def _others(same: Sequence[bool]) -> Iterator[int]:
+    """Places of the fields that are not the same."""
+    return compress(range(len(same)), map(not_, same))
 
 
 def kept(snapshot: Snapshot, known: Snapshot | None, same: Sequence[bool]) -> Snapshot:
@@ -133,8 +143,10 @@ def kept(snapshot: Snapshot, known: Snapshot | None, same: Sequence[bool]) -> Sn
     on to change. What is the `same` (`unchanged`) are the objects of the `known` one, all else is copied."""
     if known is not None and all(same):
         return known
-    copied = zip(snapshot, known or snapshot, same, _COPIES, strict=True)
-    return Snapshot._make([before if alike else copy(now) for now, before, alike, copy in copied])
+    values: list[Any] = list(known or snapshot)
+    for place in _others(same):
+        values[place] = _COPIES[place](snapshot[place])
+    return Snapshot._make(values)
 
 
 def problem_with_answer(
@@ -153,10 +165,9 @@ def problem_with_answer(
         return f"the outcome is a {type(outcome).__name__}; return Done, Refused or Failed"
     if not isinstance(snapshot, Snapshot):
         return f"the state is a {type(snapshot).__name__}; return a Snapshot"
-    for (name, (expected, check)), alike in zip(_FIELDS.items(), same or _NOTHING, strict=True):
-        if alike:
-            continue
-        value = getattr(snapshot, name)
+    for place in _others(same or _NOTHING):
+        name, expected, check = _CHECKS[place]
+        value: Any = snapshot[place]
         if not check(value):
             return f"Snapshot.{name} is {str(value)[:80]}, a {type(value).__name__}; expected {expected}"
         if name in _PER_GROUP and num_groups not in (None, len(value)):

@@ -6,7 +6,7 @@ means nothing, so it is not asked of, and nobody else may read it either (`witho
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 from ...model import ops
 from ...model.ops import Done, Operation, Outcome
@@ -84,7 +84,7 @@ def _all_ids(shown: Snapshot, hidden: Collection[str], known: Snapshot | None) -
     if "new_block_ids" not in hidden and (known is None or shown.new_block_ids is not known.new_block_ids):
         ids.update(*shown.new_block_ids)
     if "earliest" not in hidden and (known is None or shown.earliest is not known.earliest):
-        ids.update([block for block in shown.earliest if block is not None])
+        ids |= cast("set[int]", {*shown.earliest} - {None})
     return ids
 
 

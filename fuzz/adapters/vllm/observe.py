@@ -5,7 +5,8 @@ pool gives in bulk where it does, comprehensions over attributes, and each event
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from operator import attrgetter, is_
+from itertools import compress, repeat
+from operator import attrgetter, is_, is_not
 from typing import Any
 
 from ....model.ops import NULL, Value
@@ -155,10 +156,15 @@ class Observer(Looks):
             return
         index, label, splits = self._pool.cached_block_hash_to_block, self._label, self._splits
         find = index.find if splits else index.get_one_block
+        registered = [*compress(range(len(keys)), map(is_not, keys, repeat(None)))]  # most are not
         if keys != self._keys:
-            self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
-        blocks = [None if key is None else find(*key) if splits else find(key) for key in keys]
-        self._earliest = [None if block is None else block.block_id for block in blocks]
+            self._keys, self._labels = keys, [None] * len(keys)
+            for block in registered:
+                self._labels[block] = label[keys[block]]
+        self._earliest = [None] * len(keys)
+        for block in registered:
+            found = find(*keys[block]) if splits else find(keys[block])
+            self._earliest[block] = None if found is None else found.block_id
 
     def _count_contents(self) -> int:
         """How many contents a lookup can find."""

@@ -125,7 +125,8 @@ class Hits:
         self._check_replay(request, length)
         if record.shows("labels") and not record.violated:
             longer_ones = range(self.limit(request), length, -self.alignment)
-            registered = [block for block, label in enumerate(move.before.labels) if label is not None and longer_ones]
+            labels = move.before.labels if longer_ones else ()
+            registered = [block for block, label in enumerate(labels) if label is not None]
             content, drafts = record.content, registered if self.gives_up else []
             every = {content[block] for block in registered}
             same = {content[block] for block in drafts if self._has_same_next_token(block, request)}

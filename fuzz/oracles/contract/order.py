@@ -3,7 +3,7 @@
 A target that shows the order of its free blocks (it does not hide `free_order`) says by it in which order it evicts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from ....model import ops
@@ -15,21 +15,20 @@ from .run_record import RunRecord
 
 def check_given_back(record: RunRecord, move: Move) -> None:
     """S9 of the blocks that have become free."""
-    known = set(move.before.free)
     queue = move.after.free
-    came = [block for block in queue if block not in known]
+    came = set(queue).difference(move.before.free)
     if not came or (isinstance(move.operation, ops.Allocate) and any(record.small_hash_blocks)):
         return  # what was copied for a hit that ends inside a block is put back as the core likes
     if isinstance(move.operation, ops.Release) and move.operation.prepend:
         _check_in_front(move.operation.blocks, came, queue)
     elif record.shows("labels"):
-        _check_last_used_last(move, set(came))
+        _check_last_used_last(move, came)
         if isinstance(move.operation, ops.Free | ops.Preempt) and isinstance(move.outcome, Done):
-            _check_ends_first(record, move, set(came))
+            _check_ends_first(record, move, came)
     record.reached["contract: S9 of blocks given back"] += 1
 
 
-def _check_in_front(asked: Sequence[int], came: Sequence[int], queue: Sequence[int]) -> None:
+def _check_in_front(asked: Sequence[int], came: Collection[int], queue: Sequence[int]) -> None:
     """Who gives blocks back to be reused first finds them in front, in the order given."""
     wanted = [block for block in dict.fromkeys(reversed(asked)) if block in came][::-1]
     if [*queue[: len(wanted)]] != wanted:
@@ -39,6 +38,8 @@ def _check_in_front(asked: Sequence[int], came: Sequence[int], queue: Sequence[i
 def _check_last_used_last(move: Move, came: set[int]) -> None:
     """Registered blocks that have just been given back stand behind those that have been free for longer."""
     labels, queue = move.after.labels, move.after.free
+    if all(labels[block] is None for block in came):
+        return
     hot: int | None = None
     for block in queue:
         if labels[block] is None:
@@ -54,7 +55,7 @@ def _check_last_used_last(move: Move, came: set[int]) -> None:
 
 def _check_ends_first(record: RunRecord, move: Move, came: set[int]) -> None:
     """Of one table with full attention the end goes first: without what is before it, a block is of no use."""
-    labels, place = move.after.labels, {block: at for at, block in enumerate(move.after.free)}
+    labels, place = move.after.labels, dict(zip(move.after.free, range(len(move.after.free)), strict=True))
     for group, rule in enumerate(record.rules):
         table = move.before.tables[group].get(move.name, ()) if rule.is_full else ()
         row = [block for block in table if block in came and labels[block] is not None]

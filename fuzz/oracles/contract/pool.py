@@ -154,20 +154,17 @@ def _renewed(record: RunRecord, move: Move) -> set[int]:
         return set()
     known, free = len(request.contents), set(move.before.free)
     keys = {record.key(request, group, i) for group, rule in enumerate(record.rules) for i in range(known // rule.b)}
-    behind = takewhile(lambda block: record.content[block] in keys, reversed([b for b in move.after.free if b in free]))
-    renewed = set(behind)
+    last = (block for block in reversed(move.after.free) if block in free)
+    renewed = set(takewhile(lambda block: record.content[block] in keys, last))
     if renewed:
         record.reached["contract: free blocks counted as used again"] += 1
     return renewed
 
 
-def check_order(record: RunRecord, move: Move) -> None:
-    """S9: free blocks keep their order, and are reused in that order."""
+def _staying(record: RunRecord, move: Move, queue: Sequence[int], renewed: Collection[int], copies: bool) -> list[int]:
+    """The free blocks that had to keep their order, where it is not seen at once. Break if they have not."""
     free = set(move.after.free)
-    queue = _in_queue(record, move)
-    renewed = _renewed(record, move)
     staying = [block for block in queue if block in free and block not in renewed]
-    copies = isinstance(move.operation, ops.Allocate) and any(record.small_hash_blocks)
     if copies:  # a hit that ends inside a block is copied: its source is taken, and put back at the end of the queue
         sources = {block for group in range(len(record.rules)) for block in hit_row(move, group)[-1:]}
         staying = [block for block in staying if block not in sources]
@@ -178,6 +175,18 @@ def check_order(record: RunRecord, move: Move) -> None:
         staying = now = now[:1]  # the one in front is still in its place
     if now != staying:
         raise Break("S9", f"free blocks changed places: {queue} -> {move.after.free}", "changed places")
+    return staying
+
+
+def check_order(record: RunRecord, move: Move) -> None:
+    """S9: free blocks keep their order, and are reused in that order."""
+    queue, free, renewed = _in_queue(record, move), move.after.free, _renewed(record, move)
+    copies = isinstance(move.operation, ops.Allocate) and any(record.small_hash_blocks)
+    first = queue.index(free[0]) if free and free[0] in queue else len(queue)
+    staying = queue[first:]
+    end = len(staying)
+    if copies or free[:end] != staying or not set(queue[:first]).isdisjoint(free[end:]):
+        staying = _staying(record, move, queue, renewed, copies)
     if not staying or not move.taken:
         return
     place = queue.index(staying[0])

@@ -6,6 +6,8 @@ they never are: whoever comes with the same tokens computes them again (vllm-pro
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import compress, repeat
+from operator import is_not, ne
 from typing import NamedTuple
 
 from ....model import lookup, ops
@@ -164,17 +166,18 @@ class RegisteredNames:
         """S7 and S10 for one operation, if the target shows labels."""
         before, after = move.before, move.after
         if before.labels != after.labels:
-            for block, (was, now) in enumerate(zip(before.labels, after.labels, strict=True)):
-                if now is not None and was != now:
+            for block in compress(range(len(after.labels)), map(ne, before.labels, after.labels)):
+                if (now := after.labels[block]) is not None:
                     self._check_content(block, now)
         if self._counted and after.num_identities != (names := len({*after.labels} - {None})):
             what = f"blocks are registered under {names} names, and a lookup can find {after.num_identities}"
             raise Break("S10", f"after {type(move.operation).__name__}: {what}", "other number of names")
         labels, earliest = after.labels, after.earliest if self._found else []
-        if strange := [b for b, found in enumerate(earliest) if found is not None and labels[found] != labels[b]]:
-            block, found = strange[0], earliest[strange[0]]
-            what = f"of label {labels[block]}, as block {block} has it, yields block {found}"
-            raise Break("S10", f"a lookup {what}", "found another")
+        for block in compress(range(len(earliest)), map(is_not, earliest, repeat(None))):
+            found = earliest[block]
+            if found is not None and found != block and labels[found] != labels[block]:
+                what = f"of label {labels[block]}, as block {block} has it, yields block {found}"
+                raise Break("S10", f"a lookup {what}", "found another")
 
     def _check_content(self, block: int, label: int) -> None:
         content = self.record.content[block]

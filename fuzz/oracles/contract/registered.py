@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from itertools import compress
+from operator import ne
 from typing import Any
 
 from ....model import ops
@@ -25,9 +27,8 @@ def check_registered(record: RunRecord, move: Move, held: Counter[int], outside:
     evicted = operation.blocks if isinstance(operation, ops.Evict) and isinstance(move.outcome, Done) else ()
     cleared = isinstance(operation, ops.Reset) and isinstance(move.outcome, Done) and move.outcome.value is True
     if old != new:
-        for block, (was, now) in enumerate(zip(old, new, strict=True)):
-            if was == now:
-                continue
+        for block in compress(range(len(new)), map(ne, old, new)):
+            was, now = old[block], new[block]
             grown = now is not None and block in record.registered_in_part  # now the whole block, or more of it
             if was is not None and not (grown or cleared or block in taken or block in evicted):
                 if now is None and (design := forgiven_loss(record, move, block, held, outside)):

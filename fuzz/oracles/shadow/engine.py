@@ -29,7 +29,6 @@ from ....model.ops import NULL, Done, Operation, Outcome
 from ....model.shown.snapshot import Snapshot
 from ...kinds.compressed import stored
 from ...targets.answers import answers_of
-from ...targets.declarations import EXCHANGES
 from ..chunk_losses import is_astride
 from .engine_state import EngineRequest, table_text
 from .mamba import States
@@ -62,7 +61,7 @@ class Shadow(States):
             for allocation, answer in answers_of(operation, outcome):
                 self.step(allocation, answer, snapshot)
             return
-        if EXCHANGES in self.designs and before is not None:
+        if self._exchanges and before is not None:
             self._follow_exchanges(operation, before, snapshot)
         unknown = isinstance(operation, ops.OnRequest) and operation.request not in self._requests
         if unknown and not isinstance(operation, ops.Submit):
@@ -93,7 +92,7 @@ class Shadow(States):
                 del self._requests[name]
             case ops.Submit(name):
                 groups = range(len(self.rules))
-                self._requests[name] = request = EngineRequest(operation, [])
+                self._requests[name] = request = EngineRequest(operation, [], [[] for _ in groups])
                 request.drafts, request.states = [{} for _ in groups], [{} for _ in groups]
                 request.rows = [[] for _ in groups]
                 self._learn(request, operation.prompt)
@@ -116,21 +115,25 @@ class Shadow(States):
 
     def _learn(self, request: EngineRequest, tokens: Sequence[int]) -> None:
         """Tokens have become known: give a number to each prefix that ends with one of them."""
-        submit, contents = request.submit, request.contents
+        submit, contents, numbers = request.submit, request.contents, self._numbers
         plain = not submit.items and submit.embeds is None
-        for token in tokens:
-            at = len(contents)
-            before: Hashable = contents[-1] if at else (submit.adapter, submit.adapter_version, submit.salt)
-            if plain:
-                contents.append(self._number((at, before, token, None, ())))
-                continue
-            row = submit.embeds[at] if submit.embeds is not None and at < len(submit.embeds) else None
-            items = [
-                (item.identifier, item.length, at - item.offset)
-                for item in submit.items
-                if item.offset <= at < item.offset + item.length
-            ]
-            contents.append(self._number((at, before, token, row, tuple(items))))
+        root = (submit.adapter, submit.adapter_version, submit.salt)
+        before: Hashable = contents[-1] if contents else root
+        for at, token in enumerate(tokens, len(contents)):
+            special = (None, ()) if plain else self._special(submit, at)
+            before = numbers.setdefault((at, before, token, *special), len(numbers) + 1)
+            contents.append(before)
+
+    @staticmethod
+    def _special(submit: ops.Submit, at: int) -> tuple[Hashable, Hashable]:
+        """What besides the token decides the content of a position: an embedding, and items."""
+        row = submit.embeds[at] if submit.embeds is not None and at < len(submit.embeds) else None
+        items = [
+            (item.identifier, item.length, at - item.offset)
+            for item in submit.items
+            if item.offset <= at < item.offset + item.length
+        ]
+        return row, tuple(items)
 
     # The engine.
 
@@ -181,7 +184,7 @@ class Shadow(States):
     def _advance(self, op: ops.Advance, request: EngineRequest, before: Snapshot, after: Snapshot) -> None:
         """The step is over. Blocks may have been merged since, and hold the same."""
         name = op.request
-        exchanged = EXCHANGES in self.designs and any(
+        exchanged = self._exchanges and any(
             was.get(name) != now.get(name) for was, now in zip(before.tables, after.tables, strict=True)
         )
         if not exchanged:

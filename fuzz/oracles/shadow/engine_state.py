@@ -11,7 +11,7 @@ from ....model.attention import Mamba, Step
 from ....model.ops import Shape
 from ....model.shown.snapshot import Snapshot
 from ...kinds.compressed import rules_with
-from ...targets.declarations import COUNTS_AT_LAUNCH
+from ...targets.declarations import COUNTS_AT_LAUNCH, EXCHANGES
 from .memory import GARBAGE, POISON, ListMemory, Memory
 
 
@@ -46,6 +46,8 @@ class EngineRequest:
     submit: ops.Submit
     contents: list[int]
     """Per known token, the content of the prefix that ends with it."""
+    tags: list[list[int]] = field(default_factory=list)
+    """Per group: the tags of these contents, as far as anybody has asked for them."""
     hit: int = 0  # tokens of the hit that the last lookup found
     attached: int = 0  # tokens of the hit with which the tables began
     computed: int = 0
@@ -108,6 +110,7 @@ class EngineState:
         self.memory = new_memory(shape)
         self.losses = frozenset(losses)
         self.designs = frozenset(designs)
+        self._exchanges = EXCHANGES in self.designs
         self.reached: Counter[str] = Counter()
         self.rules = rules_with(shape, self.designs)
         self._keeps_states = any(isinstance(rule, Mamba) for rule in self.rules)
@@ -127,8 +130,10 @@ class EngineState:
 
     def _tags(self, request: EngineRequest, group: int, start: int, end: int) -> list[int]:
         """The tags of positions `start .. end - 1` in a group, as far as their tokens are known."""
-        groups = len(self.rules)
-        return [content * groups + group for content in request.contents[start:end]]
+        tags, groups = request.tags[group], len(self.rules)
+        if len(tags) < end:
+            tags += [content * groups + group for content in request.contents[len(tags) : end]]
+        return tags[start:end]
 
     def _encoder_tag(self, request: EngineRequest, group: int, position: int) -> int:
         return self._number(("encoder", request.submit.request, position)) * len(self.rules) + group

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
+from ....model.arith import cdiv
 from ....model.ops import Shape
 from ....model.shown.snapshot import Snapshot
 
@@ -90,14 +92,11 @@ class ListMemory:
             at = stop
 
     def read(self, group: int, request: str, start: int, end: int) -> list[int]:
-        """Read block by block."""
-        table, size, at, tags = self._tables[group][request], self._sizes[group], start, []
-        while at < end:
-            offset = at % size
-            stop = min(end, at + size - offset)
-            tags += self._pages[table[at // size]][offset : offset + stop - at]
-            at = stop
-        return tags
+        """Read whole blocks, of which the first and the last may be too much."""
+        table, size, pages = self._tables[group][request], self._sizes[group], self._pages
+        first = start // size
+        tags = [*chain.from_iterable([pages[block][:size] for block in table[first : cdiv(end, size)]])]
+        return tags[start - first * size : end - first * size]
 
     def write_block(self, group: int, block: int, tag: int) -> None:
         """Fill the whole block."""
