@@ -49,6 +49,12 @@ def found(fault: str, *options: str) -> tuple[tuple[str, ...], ...]:
     return ((*FUZZ, "--target", f"fault:{fault}", *options), ("report", "*_whole.json", "-o", "whole.html"))
 
 
+ENGINE = "simulated:make_engine"
+"""The example of an engine with a scheduler, whose folder is on the import path."""
+STORY = (
+    ("simulate", "--target", ENGINE, "--fault", "other-blocks", "--seed", "2", "--steps", "2000", "--out", "."),
+    ("report", "simulated_*.json", "--target", ENGINE, "-o", "story.html"),
+)
 LOCKSTEP = found("window-left-behind-late", "--attention", "full+sliding", "--oracle", "lockstep")
 SHOTS = (
     Shot("clean", (("fuzz", "--seed", "1", "--operations", "20000", "--json"), ("report", "run.json")), "run.html"),
@@ -73,6 +79,7 @@ SHOTS = (
         place="length=8192",
         guide=True,
     ),
+    Shot("story", STORY, "story.html", guide=True),
     Shot("dark", LOCKSTEP, "whole.html", scheme="dark"),
     Shot("narrow", LOCKSTEP, "whole.html", window=(390, 844), whole=True),
     Shot("focus", LOCKSTEP, "whole.html", keys=("f", *["Tab"] * 4)),
@@ -121,8 +128,11 @@ def page_of(shot: Shot, folder: Path) -> Path:
 def run(command: Sequence[str], number: int, where: Path) -> None:
     """Run a command of blockproof in a folder; what it prints goes to a file there. SystemExit if it fails."""
     words = [str(next(where.glob(word)).name) if "*" in word else word for word in command]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "examples" / "my-scheduler-engine")}
     with (where / ("run.json" if "--json" in command else f"{number}.txt")).open("w") as out:
-        done = subprocess.run([sys.executable, "-m", "blockproof.fuzz.cli", *words], cwd=where, stdout=out, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "blockproof.fuzz.cli", *words], cwd=where, env=environment, stdout=out, check=False
+        )
     if done.returncode not in (0, 1):
         raise SystemExit(f"blockproof {' '.join(words)} ended with {done.returncode} in {where}")
 

@@ -116,7 +116,7 @@ def test_an_endless_call_is_found(template, capsys, monkeypatch, call):
 
     target = changed(template, STEP, call)
     family = SimulatedFamily(open_engine_here(target))
-    ((found),) = family.run_of(family.draw(1, 0, None)).run(100)
+    ((found),) = family.run_of(family.draw(1, 0)).run(100)
     assert (found.judge, found.rule) == ("fate", "hang")
     assert "no end within 1 s" in found.what
 

@@ -214,7 +214,7 @@ def test_the_command_replays_a_file_and_prints_json(
 ) -> None:
     asked: list[Any] = []
 
-    def fuzzed(*given: Any) -> StoryOutcome:
+    def fuzzed(*given: Any, **more: Any) -> StoryOutcome:
         asked.append(given)
         return outcome(found=[{**FOUND, "story": {}}])
 
