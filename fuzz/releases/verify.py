@@ -26,7 +26,7 @@ from .alike import alike_runs
 from .diff import SHRINK_SECONDS, Comparison, Differences, compare_targets, share_of
 from .timing import ROUNDS, Timing, compare_speed
 from .verify_clock import ALONE, COMPARED, JUDGED, RUN, RUNS, UNTIL, Clock
-from .verify_effects import BothSides, Lent, Placement, Where, situation_of
+from .verify_effects import BothSides, Lent, Placement, Where, is_loss, situation_of
 from .verify_proofs import Proofs
 from .verify_sides import Lasting, Punctual, VerifiedSide, warm_up
 from .verify_smallest import smallest_introduced
@@ -244,7 +244,11 @@ def _look_closer(
 
 def _place_changed(done: Verification) -> None:
     """Say of what changed what the change did, and look for a trace of its own for what it has introduced."""
-    for one in done.changed:
+    changed = sorted(done.changed, key=lambda one: not is_loss(one.finding))  # which take no time
+    for one in changed:
+        if is_loss(one.finding) and done.sides.introduces(one.trace, (), one.finding):
+            done.placed[one.finding.kind] = Placement(Where.NEW, one.finding)
+            continue
         if done.clock.until(UNTIL["placing"]) == 0.0:
             return
         placed = done.sides.place(one.trace)
@@ -315,10 +319,12 @@ def _judge(done: Verification, side: VerifiedSide, plan: Plan, say: Callable[[st
         if not summary.operations:
             raise
     ranked = [found for found in summary.ranked() if not found.finding.is_our_bug]
+    done.clock.last_call()
+    known = [_unshrunk(done, side, found, plan) for found in ranked]
     for number, found in enumerate(ranked):
         left = done.clock.until(UNTIL[f"judging {which}"])
         most = SHRINK_SECONDS if left is None else min(SHRINK_SECONDS, left / (len(ranked) - number))
-        _place(done, side, found, plan, most)
+        _place(done, side, found, plan, most, known[number])
     if done.interrupted:
         raise KeyboardInterrupt
 
@@ -333,23 +339,35 @@ def _corrected(done: Verification) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _place(done: Verification, side: VerifiedSide, found: Found, plan: Plan, seconds: float) -> None:
+def _unshrunk(done: Verification, side: VerifiedSide, found: Found, plan: Plan) -> Placement:
+    """What can be said of a finding at once: the other side is asked its trace as it was drawn. What is not known by
+    that is left to its smallest trace."""
+    nothing = Placement(Where.UNJUDGED if side is done.new else Where.OPEN, why="it was not tried there")
+    oracles = tuple(judging_of(found, plan).oracles)
+    with suppress(TooLongError):
+        if side is done.new and not done.interrupted and done.sides.introduces(found.trace, oracles, found.finding):
+            return Placement(Where.NEW, found.finding)
+    return nothing
+
+
+def _place(done: Verification, side: VerifiedSide, found: Found, plan: Plan, seconds: float, placed: Placement) -> None:
     """Shrink a finding of a side for so long at most, and say what the change did to it, by its smallest trace; if that
-    does not show that the new side alone is wrong, look for one that does."""
+    does not show that the new side alone is wrong, look for one that does. `placed`: what is known before."""
     is_new, end = side is done.new, time.monotonic() + seconds
-    finding, trace = found.finding, found.trace
-    placed, situation = Placement(Where.UNJUDGED if is_new else Where.OPEN, why="it was not tried there"), ""
+    finding, trace, situation = found.finding, found.trace, ""
     with _going_on(done):
         if not done.interrupted:
             small = smallest(found, Lent(side), plan, max_seconds=seconds * ALONE)
             finding, trace, done.interrupted = small.finding, small.trace, small.interrupted
     oracles = tuple(judging_of(found, plan).oracles)
-    with suppress(TooLongError):
+    try:
         if not done.interrupted:
-            placed = done.sides.place(trace, oracles)
-            if placed.where in (Where.RIGHT, Where.UNJUDGED):  # a deviation that the new side does right elsewhere
-                placed = replace(placed, where=Where.BOTH)
+            now = done.sides.place(trace, oracles)
             situation = situation_of(done.sides, trace)
+            elsewhere = now.where in (Where.RIGHT, Where.UNJUDGED)  # a deviation that the new side does right elsewhere
+            placed = replace(now, where=Where.BOTH) if elsewhere else now
+    except TooLongError:  # what is known is known of the trace as it was drawn
+        finding, trace = found.finding, found.trace
     if is_new and not done.interrupted and placed.where is not Where.NEW:
         with _going_on(done):
             _place_introduced(done, found, plan, oracles, max(0.0, end - time.monotonic()))

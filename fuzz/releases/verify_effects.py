@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ...model.legal import allows
-from ..findings.finding import Finding, Trace
+from ...model.ops import Failed
+from ..findings.finding import LOST, Finding, Trace
 from ..findings.oracle_names import LOCKSTEP, MODEL_FREE
 from ..findings.severity import Severity, severity
 from ..opening.known_deviations import known_of, model_for
@@ -108,7 +109,8 @@ class BothSides:
     def introduces(self, trace: Trace, oracles: Sequence[str] = (), found: Finding | None = None) -> bool:
         """Whether the new side is wrong in the trace, and the old one is right in all of it.
 
-        `found`: what is known to be wrong with the new one there, under these oracles; else it is asked.
+        `found`: what is known to be wrong with the new one there, under these oracles; else it is asked. Of a side that
+        was lost only the other one is asked: to lose it again may take a deadline.
         """
         judging = Judging(tuple(oracles) or self.oracles)
         new = found or replay(trace, Lent(self.new), judging)[0]
@@ -117,8 +119,10 @@ class BothSides:
         old, applied = replay(trace, Lent(self.old), judging)
         if old is not None or applied != trace:
             return False
-        return LOCKSTEP not in judging.oracles or not (
-            self._corrects(trace, judging) or self._both_deviate(trace, judging, new)
+        return (
+            is_loss(new)
+            or LOCKSTEP not in judging.oracles
+            or not (self._corrects(trace, judging) or self._both_deviate(trace, judging, new))
         )
 
     def is_wrong(self, trace: Trace, oracles: Sequence[str] = ()) -> bool:
@@ -162,6 +166,12 @@ class BothSides:
                 if shown is not None and right is None and whole and not self.alike(trace):
                     yield one, trace, shown
                     break
+
+
+def is_loss(finding: Finding) -> bool:
+    """True if a side has crashed, hung, or given no answer that could be read."""
+    error = finding.actual.error if isinstance(finding.actual, Failed) else finding.observable
+    return error in LOST
 
 
 class Lent(Borrowed):

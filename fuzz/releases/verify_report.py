@@ -47,7 +47,9 @@ def verdict(done: Verification) -> str:
     if done.bugs:
         parts.append(f"{plural(len(done.bugs), 'bug')} of blockproof, so not all was tested")
     if done.unfinished:
-        parts.append("not all was tested, a side could not be started again")
+        late = all("the time was over" in one for one in done.unfinished)
+        why = "the time was over" if late else "a side could not be started again"
+        parts.append(f"not all was tested, {why}")
     if parts:
         return "; ".join(parts)
     if done.interrupted:

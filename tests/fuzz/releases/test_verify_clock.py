@@ -1,5 +1,6 @@
 """A verification keeps its time, however slow a side is, and tells what it has not done."""
 
+import sys
 import time
 
 import pytest
@@ -11,6 +12,7 @@ from blockproof.fuzz.releases import verify as verifying
 from blockproof.fuzz.releases import verify_report as report
 from blockproof.fuzz.releases.verify import Verification, verify
 from blockproof.fuzz.releases.verify_clock import GRACE, UNTIL, Clock, latest
+from blockproof.fuzz.releases.verify_effects import Where
 from blockproof.fuzz.releases.verify_sides import Punctual, VerifiedSide
 from blockproof.fuzz.runs.judging import Judging, TooLongError
 from blockproof.fuzz.targets.base import Target, TargetLostError
@@ -66,6 +68,17 @@ def test_a_slow_side_takes_no_longer_than_it_may(at, hangs):
     assert report.differences(done)
     for name, share in (("comparing", latest("comparing")), ("judging", latest("judging old"))):
         assert done.clock.spent[name] < 12.0 * share + 2 * STEP, name
+
+
+@pytest.mark.slow
+def test_a_side_that_hangs_is_told_as_introduced_though_it_has_taken_the_time(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "STEP", 3.0)
+    done, took = verified(Slow(Submit, True), 8.0)
+    assert took < 8.0 + GRACE + 2 * 3.0
+    rows = report.differences(done)
+    assert "raises at Submit" in {row.what for row in rows}
+    assert {row.where for row in rows} == {Where.NEW}
+    assert done.code == 1
 
 
 def test_once_the_time_is_over_no_side_is_asked_and_what_there_is_is_kept():
