@@ -30,7 +30,7 @@ def found_in(family: SimulatedFamily, seed: int, most: int) -> tuple[list[StoryF
     reached: dict[str, int] = {}
     number, found = 0, list[StoryFinding]()
     while reached.get("steps", 0) < most and not found:
-        run = family.run_of(family.draw(seed, number, None))
+        run = family.run_of(family.draw(seed, number))
         found, number = run.run(3000), number + 1
         for name, many in run.reached.items():
             reached[name] = reached.get(name, 0) + many

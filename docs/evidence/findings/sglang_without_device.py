@@ -204,12 +204,12 @@ def scheduler() -> Any:
 
 def started() -> str:
     """The engine's name and release."""
-    logging.disable(logging.CRITICAL)
-    sys.meta_path.append(Missing())
     srt("managers.scheduler")
     return f"SGLang {version('sglang')}"
 
 
 def main(case: Callable[[], tuple[str, str, bool]], fix: Callable[[], None] = lambda: None) -> None:
     """Tells what `case` expects, what happens, and whether the defect shows; see `tell`."""
+    logging.disable(logging.CRITICAL)
+    sys.meta_path.append(Missing())
     tell(started, case, fix)

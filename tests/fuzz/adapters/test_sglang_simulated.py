@@ -28,12 +28,14 @@ def simulated(out: Path, *more: str) -> int:
     return main([*command, *more])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("place")
 def test_it_is_checked_with_every_attention_it_has(capsys):
     assert main(["targets", "check", "--engine", NAME]) == 0
     assert "are right" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("place")
 def test_its_defects_are_found_and_put_down_to_their_causes(tmp_path, capsys):
     assert simulated(tmp_path, "--steps", "4000", "--keep-going") == 1
@@ -45,6 +47,7 @@ def test_its_defects_are_found_and_put_down_to_their_causes(tmp_path, capsys):
     assert ": progress, step " in said.split("\nhit-pins-the-window (")[1].partition("\n")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("fault", ["other-blocks", "forgets"])
 def test_a_planted_fault_is_found(tmp_path, capsys, fault):
@@ -53,6 +56,7 @@ def test_a_planted_fault_is_found(tmp_path, capsys, fault):
     assert f": {judge}, step " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("attention", ["full", "full+sliding", "full+mamba"])
 def test_a_story_is_told_in_words_and_repeats(tmp_path, capsys, attention):

@@ -36,6 +36,8 @@ CLEAN = {
     "deviations": [{"id": "x", "verdict": "same as the rule", "text": "same as the rule"}],
     "theorems": {"text": "all hold", "changed": [], "theorems": {}},
     "replay": {"finding": None},
+    "engine": {"checks": [], "lost": ""},
+    "verify": {"operations": 9, "verdict": "the same behaviour", "findings": [], "work": {}},
 }
 
 
@@ -46,6 +48,7 @@ def runner(said):
         word = "theorems" if part.module != "fuzz.cli" else part.words[0]
         word = {"targets": part.words[1]}.get(word, "scripts" if "--scripts" in part.words else word)
         word = part.words[2] if word == "campaign" else word
+        word = "engine" if word == "check" and "--engine" in part.words else word
         answer = said[word] if word in said else CLEAN[word]
         if isinstance(answer, BaseException):
             raise answer
