@@ -202,6 +202,11 @@ KNOWN: Mapping[str, KnownCause] = {
         rule="computed again and again",
         setup=_set_up(asynchronous=False),
     ),
+    "vllm-project/vllm#57104": KnownCause(
+        (PROGRESS,),
+        lambda story, setup: setup.drafts > 0 and setup.connector == LATER,
+        engine=remedies.load_beside_no_drafts,
+    ),
     "loads-block-each-other": KnownCause(
         (PROGRESS,),
         lambda story, setup: setup.connector == LATER and _gives_up(setup) and len(story.jobs) > 1,

@@ -125,6 +125,11 @@ def count_no_states_below_zero(engine: Any) -> None:
         )
 
 
+def load_beside_no_drafts(engine: Any) -> None:
+    """A load may begin where the request itself fits, without room for a step of drafts besides."""
+    engine.scheduler._spec_decode_step_blocks = 0
+
+
 def look_up_all_groups_at_once(engine: Any) -> None:
     """With a connector, too, a hit ends where it ends in every group."""
     coordinator = engine.scheduler.kv_cache_manager.coordinator

@@ -18,7 +18,7 @@ from blockproof.fuzz.opening.child import environment_of
 from blockproof.fuzz.simulation.faults import SEEN_BY
 from blockproof.fuzz.simulation.judges import CHECKS, FATE, MEMORY, PROGRESS
 from blockproof.fuzz.simulation.protocol import ClientRequest, EngineShape
-from blockproof.fuzz.simulation.story import Happening, SimulatedStory
+from blockproof.fuzz.simulation.story import Happening, SimulatedStory, story_to_json
 from blockproof.fuzz.simulation.traffic import shape_with
 from blockproof.fuzz.targets.declarations import LOSES
 from blockproof.model.attention import rule_for
@@ -58,6 +58,7 @@ SUSPECTED: tuple[tuple[str, str, str, str, SimulatedStory], ...] = (
         story(job("a", external=4), job("b"), groups=(FULL, WINDOW), connector=LATER),
     ),
     ("", "0.33.0", PROGRESS, STANDS, story(job("a"), job("b"), connector=LATER)),
+    ("vllm-project/vllm#57104", "0.33.0", PROGRESS, STANDS, story(job("a"), drafts=1, connector=LATER)),
     ("admission-deadlock", "0.19.1", PROGRESS, STANDS, story(job("a"), groups=(FULL, WINDOW))),
     ("window-cut-too-early", "0.23.0", MEMORY, READS, story(job("a"), groups=(WINDOW,), drafts=2, asynchronous=True)),
     ("", "0.33.0", MEMORY, READS, story(job("a"), groups=(WINDOW,), drafts=2, asynchronous=True)),
@@ -120,6 +121,21 @@ def test_a_load_fills_the_blocks_that_are_there() -> None:
 
 
 # With a release.
+
+
+def test_a_load_that_waits_for_room_for_drafts_beside_it_is_named_by_experiment() -> None:
+    """The pool just holds the request: a load wants blocks for a step with drafts besides, and there is none."""
+    if environments.find(RELEASE) is None:
+        pytest.skip(f"blockproof targets install {RELEASE}")
+    shape = EngineShape(
+        shape_with((Group("full", 16),), 4, 35, 96, caching=False), 1, drafts=1, options={"connector": LATER}
+    )
+    whole = ClientRequest("a", tuple(range(1, 35)), 1, external=34)
+    task = StoryTask(
+        replay=story_to_json(SimulatedStory(shape, (Happening(0, "add", request=whole),))), shrink_seconds=0.0
+    )
+    found = simulate(RELEASE, task, None, lambda text: None).found
+    assert [(one["known"], one["judge"]) for one in found] == [("vllm-project/vllm#57104", PROGRESS)]
 
 
 BEHIND_A_CHUNK = Path(__file__).parent / "inputs" / "states-behind-a-chunk.json"
