@@ -212,6 +212,27 @@ KNOWN: Mapping[str, KnownCause] = {
         lambda story, setup: setup.connector == LATER and _gives_up(setup) and len(story.jobs) > 1,
         setup=_set_up(connector=""),
     ),
+    "lookup-asserts": KnownCause(
+        (FATE,),
+        lambda story, setup: _has_states(setup) and _has_windows(setup),
+        rule="does not support fine-grained",
+        fixed="0.28",
+        engine=remedies.look_up_whole_blocks,
+    ),
+    "vllm-project/vllm#46384": KnownCause(
+        (CHECKS, PROGRESS),
+        lambda story, setup: setup.shape.caching and _has_states(setup) and _unequal_blocks(setup),
+        rule="^S17: .* was refused|nothing happens",
+        fixed="0.33",
+        engine=remedies.count_copied_states_once,
+    ),
+    "vllm-project/vllm#55450": KnownCause(
+        (CHECKS,),
+        lambda story, setup: setup.asynchronous and _has_states(setup),
+        rule="^S17: .* have not been read",
+        fixed="0.33",
+        engine=remedies.give_up_states_behind_gaps,
+    ),
     "admission-deadlock": KnownCause(
         (PROGRESS,),
         lambda story, setup: not setup.connector and _gives_up(setup),

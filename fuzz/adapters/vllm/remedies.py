@@ -4,7 +4,7 @@ Each takes away one cause and leaves everything else as it is (`known_causes`). 
 `pool` and its `setup`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -123,6 +123,54 @@ def count_no_states_below_zero(engine: Any) -> None:
         _wrap(
             manager, "get_num_blocks_to_allocate", lambda original, *given, **named: max(0, original(*given, **named))
         )
+
+
+def count_copied_states_once(engine: Any) -> None:
+    """A state that is copied, since the request goes on within its block, counts as one block if nothing else grows."""
+    for manager in _with_states(engine):
+        if not hasattr(manager, "_partial_hit_reqs"):
+            continue
+
+        def count(
+            original: Callable[..., int],
+            name: str,
+            num_tokens: int,
+            hit: Sequence[Any],
+            computed: int,
+            local: int,
+            main: int,
+            *given: Any,
+            single: Any = manager,
+            **named: Any,
+        ) -> int:
+            many = original(name, num_tokens, hit, computed, local, main, *given, **named)
+            copied = name in single._partial_hit_reqs or single._has_partial_local_hit(hit, local)
+            held = len(hit) + len(single.req_to_blocks.get(name, ()))
+            if not copied or cdiv(main, single.block_size) + single.num_speculative_blocks > held:
+                return many
+            return many - (1 if name in single._allocated_block_reqs else 1 + single.num_speculative_blocks)
+
+        _wrap(manager, "get_num_blocks_to_allocate", count)
+
+
+def give_up_states_behind_gaps(engine: Any) -> None:
+    """States behind the last computed token are given up wherever they are in the table."""
+    for manager in _with_states(engine):
+
+        def skip(original: Callable[..., Any], name: str, computed: int, *given: Any, single: Any = manager) -> None:
+            original(name, computed, *given)
+            table = single.req_to_blocks.get(name, [])
+            for entry in range(min(max(0, computed - 1) // single.block_size, len(table))):
+                if not table[entry].is_null:
+                    engine.pool.free_blocks([table[entry]])
+                    table[entry] = engine.pool.null_block
+
+        _wrap(manager, "remove_skipped_blocks", skip)
+
+
+def look_up_whole_blocks(engine: Any) -> None:
+    """No hit ends within a block."""
+    engine.scheduler.kv_cache_manager.coordinator.enable_partial_hash_hits = False
 
 
 def load_beside_no_drafts(engine: Any) -> None:

@@ -67,6 +67,18 @@ SUSPECTED: tuple[tuple[str, str, str, str, SimulatedStory], ...] = (
         story(job("a", external=8), groups=(WINDOW,), connector=LATER),
     ),
     ("states-by-scheduler", "0.26.0", CHECKS, "S10: block 6 is registered", story(job("a"), groups=(FULL, STATE))),
+    (
+        *("lookup-asserts", "0.26.0", FATE, "AssertionError: SlidingWindowManager does not support fine-grained hits"),
+        story(job("a"), groups=(FULL, WINDOW, STATE)),
+    ),
+    (
+        *("vllm-project/vllm#46384", "0.30.0", CHECKS, "S17: a was refused, though it takes at most 2 blocks"),
+        story(job("a"), groups=(FULL, Group("mamba", 8, mamba_mode="align"))),
+    ),
+    (
+        *("vllm-project/vllm#55450", "0.30.0", CHECKS, "S17: the first 6 entries have not been read for 2 steps"),
+        story(job("a"), groups=(STATE,), asynchronous=True),
+    ),
     ("", "0.33.0", MEMORY, READS, story(job("a"), job("b"))),
 )
 
@@ -138,7 +150,25 @@ def test_a_load_that_waits_for_room_for_drafts_beside_it_is_named_by_experiment(
     assert [(one["known"], one["judge"]) for one in found] == [("vllm-project/vllm#57104", PROGRESS)]
 
 
-BEHIND_A_CHUNK = Path(__file__).parent / "inputs" / "states-behind-a-chunk.json"
+INPUTS = Path(__file__).parent / "inputs"
+BY_EXPERIMENT = {
+    "no-fine-lookup-in-windows": ("lookup-asserts", FATE),
+    "copied-state-counted-twice": ("vllm-project/vllm#46384", PROGRESS),
+    "state-behind-a-gap": ("vllm-project/vllm#55450", CHECKS),
+}
+"""By file in `inputs`: cause and judge on 0.26.0."""
+
+
+@pytest.mark.parametrize(("file", "named"), BY_EXPERIMENT.items())
+def test_what_a_run_on_0_26_found_is_named_by_experiment(file: str, named: tuple[str, str]) -> None:
+    if environments.find("vllm==0.26.0") is None:
+        pytest.skip("blockproof targets install vllm==0.26.0")
+    task = StoryTask(replay=read_story(INPUTS / f"{file}.json").story, shrink_seconds=0.0)
+    found = simulate("vllm==0.26.0", task, None, lambda text: None).found
+    assert [(one["known"], one["judge"]) for one in found] == [named]
+
+
+BEHIND_A_CHUNK = INPUTS / "states-behind-a-chunk.json"
 
 
 @pytest.mark.parametrize(("release", "known"), [("vllm==0.23.0", True), ("vllm==0.26.0", True), (RELEASE, False)])
