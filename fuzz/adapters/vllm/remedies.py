@@ -4,7 +4,7 @@ Each takes away one cause and leaves everything else as it is (`known_causes`). 
 `pool` and its `setup`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -131,19 +131,9 @@ def count_copied_states_once(engine: Any) -> None:
         if not hasattr(manager, "_partial_hit_reqs"):
             continue
 
-        def count(
-            original: Callable[..., int],
-            name: str,
-            num_tokens: int,
-            hit: Sequence[Any],
-            computed: int,
-            local: int,
-            main: int,
-            *given: Any,
-            single: Any = manager,
-            **named: Any,
-        ) -> int:
-            many = original(name, num_tokens, hit, computed, local, main, *given, **named)
+        def count(original: Callable[..., int], name: str, *given: Any, single: Any = manager, **named: Any) -> int:
+            many: int = original(name, *given, **named)
+            _, hit, _, local, main = given[:5]
             copied = name in single._partial_hit_reqs or single._has_partial_local_hit(hit, local)
             held = len(hit) + len(single.req_to_blocks.get(name, ()))
             if not copied or cdiv(main, single.block_size) + single.num_speculative_blocks > held:
