@@ -9,6 +9,7 @@ from ....model.ops import NULL, Operation, Outcome, Submit
 from ....model.shown.snapshot import Snapshot
 from ...findings.oracle_names import PASSABLE
 from ...targets.block_ids import STRAY_ID, stray_id, without_hidden
+from ...workload.bounds import keeps_states
 from .releases import release_of
 from .scheduler_config import RETENTION_FIELD
 from .watched_calls import NOT_LOOKED_AT, ManagerWatch
@@ -43,10 +44,11 @@ class ContractJudge:
         )
         self._hides = hidden | NOT_LOOKED_AT
         loses = release.loses - {"states-by-scheduler"}  # here is the scheduler, and it has to
-        holds = bool(built.setup.connector) or hasattr(built.scheduler, "_free_cow_retained_blocks")
+        copies = keeps_states(shape) and hasattr(built.scheduler, "_free_cow_retained_blocks")
+        holds = bool(built.setup.connector) or copies
         self._clients, self._holds, self._lines, self._broken = engine.clients, holds, list[str](), False
-        self._watch = ManagerWatch(manager, self._submitted, hidden, self._judge)
         self._contract = contract(self.shape, self._hides, loses, PASSABLE)
+        self._watch = ManagerWatch(manager, self._submitted, hidden, self._judge, self._contract.cut_hit)
         self._contract.start(self._watch.shown)
         self._scene: Any = _Scene()
         self._requests = built.scheduler.requests

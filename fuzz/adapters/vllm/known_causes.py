@@ -202,10 +202,36 @@ KNOWN: Mapping[str, KnownCause] = {
         rule="computed again and again",
         setup=_set_up(asynchronous=False),
     ),
+    "vllm-project/vllm#57104": KnownCause(
+        (PROGRESS,),
+        lambda story, setup: setup.drafts > 0 and setup.connector == LATER,
+        engine=remedies.load_beside_no_drafts,
+    ),
     "loads-block-each-other": KnownCause(
         (PROGRESS,),
         lambda story, setup: setup.connector == LATER and _gives_up(setup) and len(story.jobs) > 1,
         setup=_set_up(connector=""),
+    ),
+    "lookup-asserts": KnownCause(
+        (FATE,),
+        lambda story, setup: _has_states(setup) and _has_windows(setup),
+        rule="does not support fine-grained",
+        fixed="0.28",
+        engine=remedies.look_up_whole_blocks,
+    ),
+    "vllm-project/vllm#46384": KnownCause(
+        (CHECKS, PROGRESS),
+        lambda story, setup: setup.shape.caching and _has_states(setup) and _unequal_blocks(setup),
+        rule="^S17: .* was refused|nothing happens",
+        fixed="0.33",
+        engine=remedies.count_copied_states_once,
+    ),
+    "vllm-project/vllm#55450": KnownCause(
+        (CHECKS,),
+        lambda story, setup: setup.asynchronous and _has_states(setup),
+        rule="^S17: .* have not been read",
+        fixed="0.33",
+        engine=remedies.give_up_states_behind_gaps,
     ),
     "admission-deadlock": KnownCause(
         (PROGRESS,),

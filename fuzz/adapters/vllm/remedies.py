@@ -125,6 +125,49 @@ def count_no_states_below_zero(engine: Any) -> None:
         )
 
 
+def count_copied_states_once(engine: Any) -> None:
+    """A state that is copied, since the request goes on within its block, counts as one block if nothing else grows."""
+    for manager in _with_states(engine):
+        if not hasattr(manager, "_partial_hit_reqs"):
+            continue
+
+        def count(original: Callable[..., int], name: str, *given: Any, single: Any = manager, **named: Any) -> int:
+            many: int = original(name, *given, **named)
+            _, hit, _, local, main = given[:5]
+            copied = name in single._partial_hit_reqs or single._has_partial_local_hit(hit, local)
+            held = len(hit) + len(single.req_to_blocks.get(name, ()))
+            if not copied or cdiv(main, single.block_size) + single.num_speculative_blocks > held:
+                return many
+            return many - (1 if name in single._allocated_block_reqs else 1 + single.num_speculative_blocks)
+
+        _wrap(manager, "get_num_blocks_to_allocate", count)
+
+
+def give_up_states_behind_gaps(engine: Any) -> None:
+    """States behind the last computed token are given up wherever they are in the table."""
+    for manager in _with_states(engine):
+
+        def skip(original: Callable[..., Any], name: str, computed: int, *given: Any, single: Any = manager) -> None:
+            original(name, computed, *given)
+            table = single.req_to_blocks.get(name, [])
+            for entry in range(min(max(0, computed - 1) // single.block_size, len(table))):
+                if not table[entry].is_null:
+                    engine.pool.free_blocks([table[entry]])
+                    table[entry] = engine.pool.null_block
+
+        _wrap(manager, "remove_skipped_blocks", skip)
+
+
+def look_up_whole_blocks(engine: Any) -> None:
+    """No hit ends within a block."""
+    engine.scheduler.kv_cache_manager.coordinator.enable_partial_hash_hits = False
+
+
+def load_beside_no_drafts(engine: Any) -> None:
+    """A load may begin where the request itself fits, without room for a step of drafts besides."""
+    engine.scheduler._spec_decode_step_blocks = 0
+
+
 def look_up_all_groups_at_once(engine: Any) -> None:
     """With a connector, too, a hit ends where it ends in every group."""
     coordinator = engine.scheduler.kv_cache_manager.coordinator

@@ -16,6 +16,8 @@ NOT_LOOKED_AT = frozenset({"usage", "registered", "earliest", "num_identities", 
 """Fields of a state that stay empty here (`_Looks`)."""
 Judge = Callable[[Operation, Outcome, Snapshot, Snapshot], None]
 """Takes an operation, its outcome, and the state before and after it."""
+Cut = Callable[[str, int, list[list[int]]], None]
+"""Takes a request, and how much of its hit is used: tokens, and block ids of each group."""
 
 
 class _Looks(Observer):
@@ -45,10 +47,11 @@ class ManagerWatch:
     """Follows the `KVCacheManager` of one scheduler and tells `judge` each operation."""
 
     def __init__(
-        self, manager: Any, submitted: Callable[[str], ops.Submit], hides: frozenset[str], judge: Judge
+        self, manager: Any, submitted: Callable[[str], ops.Submit], hides: frozenset[str], judge: Judge, cut: Cut
     ) -> None:
-        """`submitted`: what the request of this name is."""
-        self._manager, self._submitted, self._judge = manager, submitted, judge
+        """`submitted`: what the request of this name is; `cut` is called before an allocation that uses less of a hit
+        than was found."""
+        self._manager, self._submitted, self._judge, self._cut = manager, submitted, judge, cut
         self._observer = _Looks(manager, {}, hides)
         self.shown = self._settled = self._observer.snapshot()
         """The state as it was last looked at, and after the last operation that was told."""
@@ -66,7 +69,7 @@ class ManagerWatch:
         self._hit = ""
         """The request whose hit may be used: the last lookup was for it."""
         self._found = 0
-        """Tokens of that hit. A scheduler with a connector may take none of it, and load all."""
+        """Tokens of that hit. A scheduler with a connector may take none of it, or less, and load the rest."""
         for name in ("new_step_starts", "get_computed_blocks", "allocate_slots", "cache_blocks"):
             self._wrap(name, getattr(self, f"_{name}"))
         for name in ("free", "pop_blocks_for_free"):
@@ -163,10 +166,14 @@ class ManagerWatch:
         **more: Any,
     ) -> None:
         name, external = request.request_id, more.get("num_external_computed_tokens", 0)
+        found = new_computed_blocks is not None and self._hit == name
+        if found and 0 < num_new_computed_tokens < self._found:
+            self._found = num_new_computed_tokens
+            self._cut(name, self._found, [list(row) for row in _ids(new_computed_blocks)])
         operation = ops.Allocate(
             name,
             num_new_tokens,
-            hit=new_computed_blocks is not None and self._hit == name and num_new_computed_tokens == self._found,
+            hit=found and num_new_computed_tokens == self._found,
             lookahead=more.get("num_lookahead_tokens", 0),
             external=external,
             delay=more.get("delay_cache_blocks", False),

@@ -76,6 +76,11 @@ class Contract:
         self._set_aside = pool - set(snapshot.free) if self.record.shows("free") else set()
         self._conserved = False
 
+    def cut_hit(self, name: str, tokens: int, rows: list[list[int]]) -> None:
+        """The next allocation of this request uses only so many tokens of the hit that was found, in these blocks of
+        each group; what is behind them comes from outside."""
+        self.record.requests[name].hit = tokens, rows
+
     def step(
         self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot, scene: Scene
     ) -> Violation | None:

@@ -194,15 +194,16 @@ class RunRecord:
     def fill(self, request: Tracked, tables: Sequence[dict[str, list[int]]], steps: Written) -> None:
         """Record the blocks whose entries have become full, and how far the next entry is filled. `steps`: which
         states stand in their entries now."""
-        name, full = request.submit.request, min(request.written, len(request.contents))
+        name, known = request.submit.request, len(request.contents)
+        full = min(request.written, known)
         for group, rule in enumerate(self.rules):
             filled, end = request.filled[group], full // rule.b
             if (len(filled) >= end and not self.small_hash_blocks[group]) or rule.by_encoder:
                 continue
             table = tables[group].get(name, [])
             for entry in range(len(filled), min(end, len(table))):
-                block = table[entry] if self._is_written(steps, group, entry) else NULL
-                if block == NULL != table[entry] and request.computed > len(request.contents):
+                block = table[entry] if self._is_written(steps, known, group, entry) else NULL
+                if block == NULL != table[entry] and request.computed > known:
                     break  # drafts will decide
                 if block != NULL and not self.is_merged(request, group, entry, block):
                     self.content[block] = request.contents[(entry + 1) * rule.b - 1] * len(self.rules) + group
@@ -213,12 +214,15 @@ class RunRecord:
             if self.small_hash_blocks[group] and end < len(table) and table[end] != NULL and full % rule.b:
                 self.begun[table[end]] = Begun(request.contents, group, end, full)
 
-    def _is_written(self, steps: Written, group: int, entry: int) -> bool:
-        """False for a state that no step wrote into the entry of its block (`model.attention.Written`)."""
+    def _is_written(self, steps: Written, known: int, group: int, entry: int) -> bool:
+        """False for a state that no step wrote into the entry of its block (`model.attention.Written`). `known`: tokens
+        of the request. If the last step begins behind them, those before the last of them are what came of a step
+        with drafts before it, and the state at the last block end among these stands as well."""
         rule = self.rules[group]
-        if not isinstance(rule, Mamba):
+        if not isinstance(rule, Mamba) or steps.stands(rule, entry):
             return True
-        if steps.stands(rule, entry):
+        settled = steps._replace(last=steps.last._replace(start=known - 1))
+        if steps.last.start > known and settled.last.start >= (entry + 1) * rule.b and settled.stands(rule, entry):
             return True
         self.reached["contract: block of a state that nobody writes"] += 1
         if BY_SCHEDULER in self.losses:

@@ -18,7 +18,7 @@ from blockproof.fuzz.opening.child import environment_of
 from blockproof.fuzz.simulation.faults import SEEN_BY
 from blockproof.fuzz.simulation.judges import CHECKS, FATE, MEMORY, PROGRESS
 from blockproof.fuzz.simulation.protocol import ClientRequest, EngineShape
-from blockproof.fuzz.simulation.story import Happening, SimulatedStory
+from blockproof.fuzz.simulation.story import Happening, SimulatedStory, story_to_json
 from blockproof.fuzz.simulation.traffic import shape_with
 from blockproof.fuzz.targets.declarations import LOSES
 from blockproof.model.attention import rule_for
@@ -58,6 +58,7 @@ SUSPECTED: tuple[tuple[str, str, str, str, SimulatedStory], ...] = (
         story(job("a", external=4), job("b"), groups=(FULL, WINDOW), connector=LATER),
     ),
     ("", "0.33.0", PROGRESS, STANDS, story(job("a"), job("b"), connector=LATER)),
+    ("vllm-project/vllm#57104", "0.33.0", PROGRESS, STANDS, story(job("a"), drafts=1, connector=LATER)),
     ("admission-deadlock", "0.19.1", PROGRESS, STANDS, story(job("a"), groups=(FULL, WINDOW))),
     ("window-cut-too-early", "0.23.0", MEMORY, READS, story(job("a"), groups=(WINDOW,), drafts=2, asynchronous=True)),
     ("", "0.33.0", MEMORY, READS, story(job("a"), groups=(WINDOW,), drafts=2, asynchronous=True)),
@@ -66,6 +67,18 @@ SUSPECTED: tuple[tuple[str, str, str, str, SimulatedStory], ...] = (
         story(job("a", external=8), groups=(WINDOW,), connector=LATER),
     ),
     ("states-by-scheduler", "0.26.0", CHECKS, "S10: block 6 is registered", story(job("a"), groups=(FULL, STATE))),
+    (
+        *("lookup-asserts", "0.26.0", FATE, "AssertionError: SlidingWindowManager does not support fine-grained hits"),
+        story(job("a"), groups=(FULL, WINDOW, STATE)),
+    ),
+    (
+        *("vllm-project/vllm#46384", "0.30.0", CHECKS, "S17: a was refused, though it takes at most 2 blocks"),
+        story(job("a"), groups=(FULL, Group("mamba", 8, mamba_mode="align"))),
+    ),
+    (
+        *("vllm-project/vllm#55450", "0.30.0", CHECKS, "S17: the first 6 entries have not been read for 2 steps"),
+        story(job("a"), groups=(STATE,), asynchronous=True),
+    ),
     ("", "0.33.0", MEMORY, READS, story(job("a"), job("b"))),
 )
 
@@ -122,7 +135,53 @@ def test_a_load_fills_the_blocks_that_are_there() -> None:
 # With a release.
 
 
-BEHIND_A_CHUNK = Path(__file__).parent / "inputs" / "states-behind-a-chunk.json"
+def test_a_load_that_waits_for_room_for_drafts_beside_it_is_named_by_experiment() -> None:
+    """The pool just holds the request: a load wants blocks for a step with drafts besides, and there is none."""
+    if environments.find(RELEASE) is None:
+        pytest.skip(f"blockproof targets install {RELEASE}")
+    shape = EngineShape(
+        shape_with((Group("full", 16),), 4, 35, 96, caching=False), 1, drafts=1, options={"connector": LATER}
+    )
+    whole = ClientRequest("a", tuple(range(1, 35)), 1, external=34)
+    task = StoryTask(
+        replay=story_to_json(SimulatedStory(shape, (Happening(0, "add", request=whole),))), shrink_seconds=0.0
+    )
+    found = simulate(RELEASE, task, None, lambda text: None).found
+    assert [(one["known"], one["judge"]) for one in found] == [("vllm-project/vllm#57104", PROGRESS)]
+
+
+INPUTS = Path(__file__).parent / "inputs"
+BY_EXPERIMENT = {
+    "no-fine-lookup-in-windows": ("lookup-asserts", FATE),
+    "copied-state-counted-twice": ("vllm-project/vllm#46384", PROGRESS),
+    "state-behind-a-gap": ("vllm-project/vllm#55450", CHECKS),
+}
+"""By file in `inputs`: cause and judge on 0.26.0."""
+
+
+@pytest.mark.parametrize(("file", "named"), BY_EXPERIMENT.items())
+def test_what_a_run_on_0_26_found_is_named_by_experiment(file: str, named: tuple[str, str]) -> None:
+    if environments.find("vllm==0.26.0") is None:
+        pytest.skip("blockproof targets install vllm==0.26.0")
+    task = StoryTask(replay=read_story(INPUTS / f"{file}.json").story, shrink_seconds=0.0)
+    found = simulate("vllm==0.26.0", task, None, lambda text: None).found
+    assert [(one["known"], one["judge"]) for one in found] == [named]
+
+
+SILENT = (("vllm==0.26.0", "state-of-drafts-in-flight"), (RELEASE, "hit-cut-for-a-load"))
+
+
+@pytest.mark.parametrize(("release", "file"), SILENT)
+def test_what_a_judge_once_took_for_a_mistake_is_none(release: str, file: str) -> None:
+    """A state at the end of a block, which drafts wrote whose outcome came while the next step ran; and a hit of which
+    the scheduler takes only the first blocks, since a connector has more."""
+    if environments.find(release) is None:
+        pytest.skip(f"blockproof targets install {release}")
+    task = StoryTask(replay=read_story(INPUTS / f"{file}.json").story, shrink_seconds=0.0)
+    assert simulate(release, task, None, lambda text: None).found == []
+
+
+BEHIND_A_CHUNK = INPUTS / "states-behind-a-chunk.json"
 
 
 @pytest.mark.parametrize(("release", "known"), [("vllm==0.23.0", True), ("vllm==0.26.0", True), (RELEASE, False)])

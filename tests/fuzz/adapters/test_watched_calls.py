@@ -91,7 +91,7 @@ def watched(story: list[Operation], ended: set[str], fault: Any = lambda manager
 
     def follow(manager: Any) -> None:
         fault(manager)
-        ManagerWatch(manager, submitted.__getitem__, frozenset(), lambda *one: told.append(one))
+        ManagerWatch(manager, submitted.__getitem__, frozenset(), lambda *one: told.append(one), lambda *cut: None)
 
     return applied(follow, story, ended), told
 
