@@ -20,7 +20,7 @@ from ..runs.judging import Judging
 from ..targets.base import Target
 from ..traces.reducer import MAX_CANDIDATES
 from ..traces.replay import replay
-from ..traces.shrink import Keeps, NotReproducedError, Shrunk, shrink
+from ..traces.shrink import NotReproducedError, Shrunk, shrink
 from .plan import Plan
 
 ALWAYS = 4
@@ -81,19 +81,11 @@ def smallest(
     *,
     max_candidates: int = MAX_CANDIDATES,
     max_seconds: float | None = None,
-    keeps: Keeps | None = None,
 ) -> Shrunk:
     """Shrink what a run has found, the properties left out that were violated before. Arguments and errors as of
     `shrink`."""
-    return shrink(
-        found.trace,
-        found.finding.kind,
-        target,
-        judging_of(found, plan),
-        max_candidates=max_candidates,
-        max_seconds=max_seconds,
-        keeps=keeps,
-    )
+    trace, kind, judging = found.trace, found.finding.kind, judging_of(found, plan)
+    return shrink(trace, kind, target, judging, max_candidates=max_candidates, max_seconds=max_seconds)
 
 
 def judging_of(found: Found, plan: Plan) -> Judging:

@@ -21,7 +21,7 @@ from ..runs.judging import TooLongError
 from ..runs.pair import Pair, Strictness
 from ..targets.base import TargetUnavailableError
 from ..targets.deviations import trace_names
-from ..traces.shrink import Keeps, NotReproducedError, Shrunk, shrink
+from ..traces.shrink import Keeps, NotReproducedError, Shrunk, shrink_keeping
 from .alike import alike_runs
 from .diff import SHRINK_SECONDS, Comparison, Differences, compare_targets, share_of
 from .timing import ROUNDS, Timing, compare_speed
@@ -269,7 +269,7 @@ def _part(done: Verification, one: Changed, seconds: float) -> None:
         traces = [each.trace for start in found for each in (start, *start.samples)]
 
         def shrinks(trace: Trace, keeps: Keeps, most: float | None, pair: Pair = pair) -> Shrunk:
-            return shrink(trace, one.finding.kind, pair, max_seconds=most, keeps=keeps)
+            return shrink_keeping(trace, one.finding.kind, pair, keeps, max_seconds=most)
 
         small = smallest_introduced(done.sides, traces, done.new.oracles, shrinks, seconds / len(Strictness))
         if small is not None:
@@ -383,7 +383,8 @@ def _place_introduced(done: Verification, found: Found, plan: Plan, oracles: tup
     runs = {one.trace: one for one in (found, *found.samples)}
 
     def shrinks(trace: Trace, keeps: Keeps, most: float | None) -> Shrunk:
-        return smallest(runs[trace], Lent(done.new), plan, max_seconds=most, keeps=keeps)
+        judging = judging_of(runs[trace], plan)
+        return shrink_keeping(trace, found.finding.kind, Lent(done.new), keeps, judging, max_seconds=most)
 
     small = smallest_introduced(done.sides, runs, oracles, shrinks, seconds)
     if small is not None:

@@ -197,16 +197,37 @@ def shrink(
     max_candidates: int = MAX_CANDIDATES,
     max_seconds: float | None = None,
     on_try: OnTry | None = None,
-    keeps: Keeps | None = None,
 ) -> Shrunk:
     """Reduce a trace that shows a finding of this kind (`Finding.kind`) on the target, to one of the same cause.
 
     NotReproducedError if it does not show one. Ctrl-C ends the search with the best trace so far. `on_try` is told
     before each candidate how many were tried, and how many operations the best has.
-
-    With `keeps` a trace is looked for that is so as well: once there is one, only such ones are accepted. If none is
-    found the result is none either.
     """
+    return _shrunk(trace, kind, target, judging, SearchLimits(max_candidates, max_seconds, on_try))
+
+
+def shrink_keeping(
+    trace: Trace,
+    kind: tuple[str, str],
+    target: Target,
+    keeps: Keeps,
+    judging: Judging = USUAL,
+    *,
+    max_seconds: float | None = None,
+) -> Shrunk:
+    """The same, but a trace is looked for that is so as well: once there is one, only such ones are accepted. If none
+    is found the result is none either."""
+    return _shrunk(trace, kind, target, judging, SearchLimits(seconds=max_seconds), keeps)
+
+
+def _shrunk(
+    trace: Trace,
+    kind: tuple[str, str],
+    target: Target,
+    judging: Judging,
+    limits: SearchLimits,
+    keeps: Keeps | None = None,
+) -> Shrunk:
     calls = CallWatch(lacking(target))
 
     def replays(candidate: Trace) -> tuple[Finding | None, Trace]:
@@ -217,7 +238,7 @@ def shrink(
     if finding is None or finding.kind != kind:
         seen = f"`{finding.kind[0]}` at {finding.kind[1]}" if finding else "no difference"
         raise NotReproducedError(f"replaying shows {seen} instead of `{kind[0]}` at {kind[1]}")
-    limits, shapes = SearchLimits(max_candidates, max_seconds, on_try), DrawableShapes(applied.shape, target)
+    shapes = DrawableShapes(applied.shape, target)
     reducer = _TraceReducer(applied, finding, limits, replays, (shapes, calls), keeps)
     return Shrunk(**vars(reducer.run()), trace=reducer.best)
 

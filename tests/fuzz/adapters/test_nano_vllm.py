@@ -214,7 +214,7 @@ def test_a_request_that_ends_the_engine_for_all_is_put_down_to_its_cause(
     assert simulated(checkout, monkeypatch, tmp_path, NEWEST, "make_engine", "--keep-going") == 1
     assert "\nnew: " not in capsys.readouterr().out
     file = next(tmp_path.glob(f"simulated_{cause}_*.json"))
-    assert main(["replay", str(file)]) == 1
+    assert main(["replay", str(file), "--target", f"{SIMULATED}:make_engine"]) == 1
     assert main(["replay", str(file), "--target", f"{SIMULATED}:make_repaired"]) == 0
 
 

@@ -116,7 +116,7 @@ def test_wrong_options_are_said_in_a_line(
     assert said in line
 
 
-TAKING: tuple[str, ...] = ("fuzz", "fuzz-config", "fuzz-scheduler", "simulate", "verify", "diff", "replay", "shrink")
+TAKING: tuple[str, ...] = ("fuzz", "fuzz-config", "simulate", "verify", "diff", "replay", "shrink")
 TAKING += ("bisect", "bench", "prove", "ci", "compat test", "compat schedule")
 
 

@@ -266,7 +266,7 @@ def test_schedulers_tell_what_they_have_come_to(recorder, monkeypatch):
         return [sys.executable, "-c", code]
 
     python = SimpleNamespace(words=words, environment=dict(os.environ))
-    monkeypatch.setattr(story_fuzzing, "python_for", lambda target: nullcontext(python))
+    monkeypatch.setattr(story_fuzzing, "python_for", lambda target, at: nullcontext(python))
     outcome = story_fuzzing.simulate("a.py:one", StoryTask(steps=80), None, lambda line: None, Recorder())
     assert outcome.exit_code == 1
     assert [(one.words, one.share) for one in recorder.last.told] == [

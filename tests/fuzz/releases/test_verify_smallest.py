@@ -21,7 +21,7 @@ from blockproof.fuzz.releases.verify_smallest import smallest_introduced
 from blockproof.fuzz.runs.pair import Pair
 from blockproof.fuzz.targets.answers import hit_of
 from blockproof.fuzz.traces.replay import replay
-from blockproof.fuzz.traces.shrink import Keeps, Shrunk, shrink
+from blockproof.fuzz.traces.shrink import Keeps, Shrunk, shrink, shrink_keeping
 from blockproof.model.ops import Advance, Allocate, Done, Free, Group, Lookup, Operation, Refused, Shape, Submit
 
 JUDGES = (LOCKSTEP, *MODEL_FREE)
@@ -111,7 +111,7 @@ def seeking(trace: Trace) -> tuple[BothSides, Shrunk | None, list[Trace]]:
             asked.append(trace)
             return keeps(trace, finding)
 
-        return shrink(start, KIND, Pair(old.target, new.target), keeps=noted, max_seconds=seconds)
+        return shrink_keeping(start, KIND, Pair(old.target, new.target), noted, max_seconds=seconds)
 
     return sides, smallest_introduced(sides, [trace], JUDGES, shrinks, 60.0), asked
 
