@@ -1,12 +1,13 @@
 """`blockproof ci`: what a job of continuous integration runs."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from .completion import attention_lists, oracle_lists, target_names
-from .engines import are_engines, not_with_engine
+from .engines import not_with_engine
 from .options import usage
 
 
@@ -42,9 +43,12 @@ def ci(
     annotations, outputs and the summary of the job. Exit codes are those of `fuzz`; 1 also if a trace of the corpus
     shows something: then nothing is fuzzed.
     """
+    from ..opening.engines import is_engine
     from ..testing.ci import CiJob, run
 
-    if engine := are_engines([target], engine):
+    with suppress(ValueError):  # a name of no known form: the job tells its runner, too
+        engine = is_engine(target, engine)
+    if engine:
         not_with_engine(oracle=oracle, known=known, floors=floors)
     job = CiJob(target, corpus, report, operations, seconds, seed, attention, oracle, known, floors, isolate, engine)
     with usage():
