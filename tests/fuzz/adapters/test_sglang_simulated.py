@@ -44,7 +44,7 @@ def test_its_defects_are_found_and_put_down_to_their_causes(tmp_path, capsys):
         assert reached in said
     assert "not observed" not in said
     assert "\nnew: " not in said
-    assert ": progress, step " in said.split("\nhit-pins-the-window (")[1].partition("\n")[0]
+    assert ": fate, step " in said.split("\nabort-takes-longer-names (")[1].partition("\n")[0]
 
 
 @pytest.mark.slow
