@@ -43,14 +43,14 @@ def facts_to_json(facts: EngineFacts) -> dict[str, Any]:
 def facts_from_json(raw: Mapping[str, Any]) -> EngineFacts:
     """What `facts_to_json` made."""
     sets = {name: frozenset(raw[name]) for name in ("offers", "methods", "lacks")}
-    rows = {name: tuple(raw[name]) for name in ("attention", "block_sizes")}
+    rows = {name: tuple(raw[name]) for name in ("attention", "block_sizes", "mamba_modes")}
     return EngineFacts(**{**raw, **sets, **rows})
 
 
 def in_common(old: EngineFacts, new: EngineFacts) -> EngineFacts:
     """What can be asked of both. An option that only one has is drawn for it: the other one does not know it.
 
-    ValueError if they have no attention type, no block size, or no value of an option in common.
+    ValueError if they have no attention type, no block size, no mode of states, or no value of an option in common.
     """
     options = {name: tuple(values) for name, values in {**old.options, **new.options}.items()}
     for name in old.options.keys() & new.options.keys():
@@ -63,8 +63,11 @@ def in_common(old: EngineFacts, new: EngineFacts) -> EngineFacts:
         tuple(size for size in old.block_sizes if size in new.block_sizes),
         min(old.depth, new.depth),
         old.lacks | new.lacks,
+        old.unequal_blocks and new.unequal_blocks,
+        tuple(mode for mode in old.mamba_modes if mode in new.mamba_modes),
+        max(old.own_blocks, new.own_blocks),
     )
-    empty = [name for name in ("attention", "block_sizes") if not getattr(common, name)]
+    empty = [name for name in ("attention", "block_sizes", "mamba_modes") if not getattr(common, name)]
     empty += [f"options[{name!r}]" for name, values in options.items() if not values]
     if empty:
         raise ValueError(f"the engines have no value of {empty[0]} in common, so there is no story for both")

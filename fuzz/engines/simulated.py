@@ -21,7 +21,7 @@ from ..simulation.faults import FAULTS, SEEN_BY, OneAtATime
 from ..simulation.judges import CAPACITY, FATE, MEMORY
 from ..simulation.picture import PicturingEngine
 from ..simulation.protocol import ClientRequest, Engine, EngineShape
-from ..simulation.run import Fates, SimulatedRun
+from ..simulation.run import Fates, SimulatedRun, declared
 from ..simulation.smaller import smaller
 from ..simulation.story import Happening, SimulatedStory, story_from_json, story_to_json
 from ..simulation.traffic import draw_simulation, facts_of
@@ -165,6 +165,7 @@ class SimulatedFamily:
     def told(self, reached: Mapping[str, int]) -> dict[str, object]:
         """What a run of this engine must have reached, and which judges had nothing to look at."""
         floors = {"requests": 20, "tokens delivered": 100, "steps with several requests": 1}
+        floors |= declared(self.engine, "floors")
         if "cancel" not in self.facts.lacks:
             floors["cancel"] = 1
         unseen = []

@@ -164,7 +164,7 @@ class Stories:
         told.steps += reached["steps"]
         told.reached += reached
         of_kind = told.by_kind.setdefault(story.kinds, Counter())
-        plain = ("steps", "preemptions", "hits", "evictions", "loads", "steps with drafts rejected")
+        plain = ("steps", "preemptions", "hits", "evictions", "transfers ended", "steps with drafts rejected")
         of_kind.update({"stories": 1, **{name: reached[name] for name in plain}})
         return found
 

@@ -65,6 +65,7 @@ DECLARED: Mapping[str, object] = {
     "unequal_blocks": False,
     "mamba_modes": ("none", "all", "align"),
     "own_blocks": 0,
+    "floors": {},
     "separate_pools": False,
     "reads_first": False,
     "samples": False,
@@ -77,6 +78,7 @@ DECLARED: Mapping[str, object] = {
 * `attention`: what groups of layers it is tried with, as in `("full", "full+sliding")`; `block_sizes`: in tokens.
 * `unequal_blocks`: groups may have blocks of different sizes; `mamba_modes`: which states Mamba layers keep.
 * `own_blocks`: how many blocks of the pool no request gets, such as a null block.
+* `floors`: what a run must have reached at least by 2,000 steps, by name, beside what every engine must.
 * `separate_pools`: equal slots of two groups are two places; else all groups share one memory, as pages do.
 * `reads_first`: a step reads old tokens before it writes new ones; else it writes first, as paged attention does.
 * `samples`: its own worker computes and samples; results carry no tokens, and the same engine serving each request

@@ -180,6 +180,10 @@ class SimulatedRun:
         self._counts["preemptions"] += len(batch.preempted)
         self._counts["steps with several requests"] += len(batch.parts) > 1
         self._counts["drafts"] += sum(len(part.drafts) for part in batch.parts)
+        sampled = ran.results.tokens
+        self._counts["steps with drafts rejected"] += any(
+            part.drafts and len(sampled.get(part.request, ())) <= len(part.drafts) for part in batch.parts
+        )
         if self.samples:
             ran = replace(ran, results=StepResults())
         self._flying.append((batch, ran))

@@ -41,7 +41,14 @@ def found_in(family: SimulatedFamily, seed: int, most: int) -> tuple[list[StoryF
 def test_the_engine_is_right(seed):
     found, reached = found_in(family_in(EXAMPLE), seed, 8_000)
     assert found == []
-    for name in ("hits", "preemptions", "drafts", "blocks copied", "ids used again", "steps in flight beside another"):
+    for name in (
+        "hits",
+        "preemptions",
+        "steps with drafts rejected",
+        "blocks copied",
+        "ids used again",
+        "steps in flight beside another",
+    ):
         assert reached[name] > 0, name
 
 

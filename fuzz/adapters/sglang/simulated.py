@@ -91,7 +91,7 @@ class SglangSimulated:
             mixed=bool(options["mixed"]),
             policy=str(options["policy"]),
             priority=bool(options["priority"]),
-            conservative=int(options.get("tenths kept", 10)) / 10,
+            conservative=int(options["tenths kept"]) / 10,
             keeps_aborts=FORGOTTEN in self._mended,
         )
         self.depth = 2 if overlap else 1

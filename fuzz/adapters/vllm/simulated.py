@@ -67,6 +67,14 @@ class VllmSimulated:
     unequal_blocks = True
     mamba_modes = ("align",)
     own_blocks = 1
+    floors: Mapping[str, int] = {
+        "preemptions": 1,
+        "hits": 5,
+        "evictions": 5,
+        "steps with drafts rejected": 5,
+        "contract: S7 checked": 20,
+        "contract: S13 checked": 20,
+    }
     options: Mapping[str, tuple[Value, ...]] = {
         "asynchronous": (False, False, True),
         "connector": ("", "", LATER, NOW),

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.opening.child import PythonPlace
+from blockproof.fuzz.opening.targets import interpreter_of, open_target
 from blockproof.fuzz.targets.base import Target, TargetUnavailableError
 from blockproof.fuzz.targets.family import Family
 from blockproof.model.ops import Done, Operation, Shape
@@ -20,6 +21,17 @@ def opened(family: Family, shape: Shape) -> Iterator[Target]:
         pytest.skip(str(missing))
     yield target
     target.close()
+
+
+def place_of(name: str) -> PythonPlace:
+    """Where an installed release has its interpreter and its files; skips where none is installed, or only here."""
+    try:
+        _, place = interpreter_of(name)
+    except TargetUnavailableError as missing:
+        pytest.skip(str(missing))
+    if place is None:
+        pytest.skip(f"{name} is in this environment, so its package may have been imported already")
+    return place
 
 
 def do(target: Target, *operations: Operation) -> tuple[Any, Snapshot | None]:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from blockproof.fuzz.adapters import families
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.opening.targets import interpreter_of
-from blockproof.fuzz.targets.base import TargetUnavailableError
+
+from .released import place_of
 
 NAME = families()["lmdeploy"].example
 CONFIRM = Path(__file__).resolve().parents[3] / "docs" / "evidence" / "lmdeploy_loop_confirm.py"
@@ -17,13 +17,7 @@ KNOWN = {"piece-cancelled-when-sent": "fate", "prompt-of-the-whole-length": "mem
 @pytest.fixture(scope="module")
 def place():
     """Where its interpreter and its files are."""
-    try:
-        _, place = interpreter_of(NAME)
-    except TargetUnavailableError as missing:
-        pytest.skip(str(missing))
-    if place is None:
-        pytest.skip("LMDeploy is in this environment, so its package may have been imported already")
-    return place
+    return place_of(NAME)
 
 
 def simulated(out: Path, *more: str) -> int:

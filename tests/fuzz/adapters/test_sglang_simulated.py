@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from blockproof.fuzz.adapters import families
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.opening.targets import interpreter_of
-from blockproof.fuzz.targets.base import TargetUnavailableError
+
+from .released import place_of
 
 NAME = families()["sglang"].example
 
@@ -14,13 +14,7 @@ NAME = families()["sglang"].example
 @pytest.fixture(scope="module")
 def place():
     """Where its interpreter and its files are."""
-    try:
-        _, place = interpreter_of(NAME)
-    except TargetUnavailableError as missing:
-        pytest.skip(str(missing))
-    if place is None:
-        pytest.skip("SGLang is in this environment, so its package may have been imported already")
-    return place
+    return place_of(NAME)
 
 
 def simulated(out: Path, *more: str) -> int:

@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines import story_fuzzing
+from blockproof.fuzz.engines.simulated import SimulatedFamily
 from blockproof.fuzz.engines.stories import SHRUNK_OF_A_KIND, Stories, StoryTask
 from blockproof.fuzz.engines.story_fuzzing import (
     FLOORS_FROM,
@@ -20,6 +21,7 @@ from blockproof.fuzz.engines.story_fuzzing import (
 )
 from blockproof.fuzz.findings.interruption import interrupted_by
 from blockproof.fuzz.findings.story_finding import StoryFinding
+from blockproof.fuzz.simulation.faults import OneAtATime
 from blockproof.fuzz.traces.files import TraceError
 
 
@@ -207,6 +209,19 @@ def test_the_command_ends_with_what_was_found(given: list[str], code: int, monke
     if "impl" not in given:
         monkeypatch.setattr(story_fuzzing, "simulate", lambda *given: outcome())
     assert main(["simulate", *given]) == code
+
+
+def test_an_engine_adds_floors_of_its_own() -> None:
+    class Sees(OneAtATime):
+        floors: ClassVar = {"hits": 5}
+
+    told = SimulatedFamily(Sees()).told({})
+    done = StoryOutcome(
+        "mine", StoryTask(), told={"steps": FLOORS_FROM, "reached": {"requests": 90, "hits": 4}, **told}
+    )
+    assert "hits: 4, at least 5" in done.unmet
+    assert not any(line.startswith("requests: ") for line in done.unmet)
+    assert done.exit_code == 1
 
 
 def test_the_command_replays_a_file_and_prints_json(

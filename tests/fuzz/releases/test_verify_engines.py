@@ -144,5 +144,11 @@ def test_stories_are_drawn_from_what_both_have():
     common = in_common(facts_from_json(json.loads(json.dumps(facts_to_json(old)))), new)
     assert (sorted(common.offers), sorted(common.methods), common.depth) == (["drafts"], ["reset"], 1)
     assert common.options == {"a": (2,), "b": (0,), "c": (True,)}
+    align = EngineFacts(unequal_blocks=True, mamba_modes=("align",), own_blocks=1)
+    told = facts_from_json(json.loads(json.dumps(facts_to_json(align))))
+    assert (told, in_common(told, align)) == (align, align)
+    assert in_common(align, EngineFacts()) == EngineFacts(mamba_modes=("align",), own_blocks=1)
+    with pytest.raises(ValueError, match="no value of mamba_modes in common"):
+        in_common(align, EngineFacts(mamba_modes=("all",)))
     with pytest.raises(ValueError, match="no value of block_sizes in common"):
         in_common(EngineFacts(block_sizes=(1,)), EngineFacts(block_sizes=(2,)))
