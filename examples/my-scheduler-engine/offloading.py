@@ -122,10 +122,12 @@ class OffloadingScheduler(Scheduler):
         for sequence in self.sequences.values():
             self.forget(sequence)
 
-    def truncate(self, id: str, length: int, then: tuple[int, ...]) -> None:
+    def truncate(self, id: str, length: int, then: tuple[int, ...]) -> bool:
         """What is stored was computed of other tokens."""
-        super().truncate(id, length, then)
-        self.forget(self.sequences[id])
+        goes_on = super().truncate(id, length, then)
+        if goes_on:
+            self.forget(self.sequences[id])
+        return goes_on
 
     def forget(self, sequence: Sequence) -> None:
         """What is stored of it, or being loaded, is of no use."""

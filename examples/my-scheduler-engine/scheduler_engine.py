@@ -120,15 +120,19 @@ class Scheduler:
 
     def add(self, sequence: Sequence) -> bool:
         """False if it can never be served."""
-        longest = min(sequence.prompt + sequence.asked, self.max_length)
-        if sequence.prompt >= self.max_length or self.blocks_for(longest) > self.pool.blocks:
+        sequence.most = self.most_of(sequence)
+        if not sequence.most:
             return False
-        sequence.most = longest - sequence.prompt
         self.arrivals += 1
         sequence.arrived = self.arrivals
         self.sequences[sequence.id] = sequence
         self.wait(sequence)
         return True
+
+    def most_of(self, sequence: Sequence) -> int:
+        """How many tokens its answer may have; 0 if it can never be served."""
+        longest = min(sequence.prompt + sequence.asked, self.max_length)
+        return 0 if self.blocks_for(longest) > self.pool.blocks else max(0, longest - sequence.prompt)
 
     def wait(self, sequence: Sequence) -> None:
         """The queue goes by priority, then by arrival."""
@@ -198,15 +202,19 @@ class Scheduler:
             self.copies.append((parent.table[computed // size], child.table[-1]))
         self.running.append(child)
 
-    def truncate(self, id: str, length: int, then: tuple[int, ...]) -> None:
-        """Its tokens change, so that what it has computed behind `length` is of no use; it is computed anew."""
+    def truncate(self, id: str, length: int, then: tuple[int, ...]) -> bool:
+        """Its tokens change, so that what it has computed behind `length` is of no use; it is computed anew. False if
+        it can never be served now: then it leaves."""
         sequence = self.sequences[id]
         if sequence in self.running:
             self.preempt(sequence)
         sequence.tokens[length:] = then
         sequence.prompt = len(sequence.tokens)
-        sequence.most = min(sequence.asked, self.max_length - sequence.prompt)
+        sequence.most = self.most_of(sequence)
         sequence.keys.clear()
+        if not sequence.most:
+            self.end(sequence)
+        return bool(sequence.most)
 
     # Steps.
 

@@ -62,9 +62,10 @@ class SimulatedEngine:
         """Another one goes on from the same tokens."""
         self.engine.fork(id, new)
 
-    def truncate(self, id: str, length: int, then: tuple[int, ...]) -> None:
-        """Its tokens are others from there on."""
-        self.engine.truncate(id, length, then)
+    def truncate(self, id: str, length: int, then: tuple[int, ...]) -> list[Delivered]:
+        """Its tokens are others from there on, and may be too many."""
+        goes_on = self.engine.truncate(id, length, then)
+        return [] if goes_on else [Delivered(id, ended="refused", why="it never fits")]
 
     def schedule(self) -> ScheduledBatch | None:
         """What the next step computes, and where."""

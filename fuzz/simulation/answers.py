@@ -114,6 +114,7 @@ _PROBLEMS: Mapping[str, Callable[[Any, EngineShape], Iterator[str]]] = {
     "add": _told_or_none,
     "cancel": _told_or_none,
     "fork": _told_or_none,
+    "truncate": _told_or_none,
     "idle": _idle,
     "look": _view,
 }

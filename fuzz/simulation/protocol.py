@@ -45,7 +45,8 @@ OPTIONAL: Mapping[str, str] = {
     "pause": "pause(id) parks a request, as when its grammar is not ready; resume(id) lets it go on",
     "resume": "see pause",
     "fork": "fork(id, new): a new request that begins with all tokens of the other one that were delivered",
-    "truncate": "truncate(id, length, then): `then` replaces its tokens from position `length` on, and it goes on",
+    "truncate": "truncate(id, length, then): `then` replaces its tokens from position `length` on, and it goes on, "
+    "or ends by what is returned, as from add()",
     "look": "look() returns an EngineView",
     "objections": "objections() returns what the engine's own checks object to since the last call, as `RULE: words`",
     "counts": "counts() returns numbers of what the engine has reached, by name, for the report",

@@ -313,7 +313,7 @@ class SimulatedRun:
             return
         self.judge.truncate(client, one.length, one.then)
         self.device.truncate(one.id, one.length, one.then)
-        self._call("truncate", one.id, one.length, one.then)
+        self._moved |= self.judge.deliver(self._call("truncate", one.id, one.length, one.then) or ())
 
     # Alone.
 

@@ -132,8 +132,8 @@ MISTAKES: Mapping[str, Mistake] = {
     ),
     "too-large-is-taken": Mistake(
         "a request that is larger than the pool is not refused",
-        " or self.blocks_for(longest) > self.pool.blocks:",
-        ":",
+        "0 if self.blocks_for(longest) > self.pool.blocks else max(",
+        "max(",
     ),
     # Steps.
     "drafts-beyond-the-step": Mistake(
@@ -202,9 +202,8 @@ MISTAKES: Mapping[str, Mistake] = {
     ),
     "changed-tokens-old-keys": Mistake(
         "a request whose tokens change keeps the keys of the old ones",
-        "        sequence.most = min(sequence.asked, self.max_length - sequence.prompt)\n"
-        "        sequence.keys.clear()\n",
-        "        sequence.most = min(sequence.asked, self.max_length - sequence.prompt)\n",
+        "        sequence.most = self.most_of(sequence)\n        sequence.keys.clear()\n",
+        "        sequence.most = self.most_of(sequence)\n",
     ),
 }
 
@@ -262,8 +261,8 @@ OFFLOADING: Mapping[str, Mistake] = {
     ),
     "stored-of-other-tokens": Mistake(
         "what is stored outlives a change of the tokens",
-        "        super().truncate(id, length, then)\n        self.forget(self.sequences[id])\n",
-        "        super().truncate(id, length, then)\n",
+        "        if goes_on:\n            self.forget(self.sequences[id])\n",
+        "",
     ),
     "who-failed-is-lost": Mistake(
         "a request whose load has failed does not wait again",
