@@ -11,70 +11,32 @@ from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
-from blockproof.fuzz.opening.targets import Home, home_of, open_here
+from blockproof.fuzz.opening.targets import open_here
 from blockproof.fuzz.oracles.contract import Contract
 from blockproof.fuzz.releases import alike, diff, verify_effects
 from blockproof.fuzz.releases import verify as verifying
 from blockproof.fuzz.releases import verify_report as report
 from blockproof.fuzz.releases.bisect import observe
 from blockproof.fuzz.releases.diff import compare_targets
-from blockproof.fuzz.releases.timing import Timing, compare_speed
 from blockproof.fuzz.releases.verify import verify
 from blockproof.fuzz.releases.verify_clock import Clock
 from blockproof.fuzz.releases.verify_effects import BothSides, Where
 from blockproof.fuzz.releases.verify_proofs import reprove
-from blockproof.fuzz.releases.verify_sides import Lasting, VerifiedSide, named_sides
-from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
+from blockproof.fuzz.releases.verify_sides import Lasting, named_sides
+from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.traces.known_file import read_known
 from blockproof.fuzz.traces.shrink import shrink
 from blockproof.fuzz.traces.trace_file import read_trace
 from blockproof.model.ops import Advance, Allocate, Failed, Group, Preempt, Refused, Shape, Submit
 
 from .toy_git import git
+from .verified_sides import Changed, side, verified
 
 SHAPE = Shape((Group("full", 1),), 3, 2, hash_block_size=1, scheduler_block_size=1, max_num_batched_tokens=1)
 REORDERED = "fault:free-order-reversed"
 ANY_ORDER = (*MODEL_FREE, "no-S9")
 """For who means to reuse blocks in another order: by S9 the end of a table goes first."""
 BROKEN = "fault:hit-in-wrong-order"
-
-
-class Changed:
-    """Our core, with some of what it says changed."""
-
-    name = "changed"
-
-    def __init__(self, allocate=None, lost_at=None):
-        self._core = open_here("impl")
-        self._allocate = allocate
-        self._lost_at = lost_at
-        self._shown = None
-        self.close = self._core.close
-        self.start = self._core.start
-
-    def step(self, operation):
-        if self._lost_at and isinstance(operation, self._lost_at):
-            raise TargetLostError("crash", "died")
-        if self._allocate and isinstance(operation, Allocate):
-            return self._allocate, self._shown
-        outcome, self._shown = self._core.step(operation)
-        return outcome, self._shown
-
-
-def side(target, name="impl"):
-    return VerifiedSide(
-        name, name, target if not isinstance(target, str) else open_here(target), Home("impl", None), MODEL_FREE
-    )
-
-
-def verified(old, new, known=(), operations=1_500, timed=False, prove=None, oracles=MODEL_FREE):
-    """Without the clock, unless `timed`."""
-    sides = [replace(side(one, name), oracles=oracles) for one, name in ((old, "old"), (new, "new"))]
-    plan = Plan(1, operations=operations, attention=("full",), known=known)
-    with pytest.MonkeyPatch.context() as patch:
-        if not timed:
-            patch.setattr(verifying, "compare_speed", lambda *arguments: "not timed")
-        return verify(sides[0], sides[1], plan, lambda line: None, prove)
 
 
 def test_a_refactoring_is_the_same_behaviour():
@@ -353,56 +315,6 @@ def test_when_the_time_is_over_the_rest_says_so():
     assert clock.until(0.5) == 0.0
     assert str(reprove("impl", "impl", seconds=0.0)).startswith("not proved: the time was over")
     assert any(" s in all" in line for line in report.lines(done))
-
-
-def test_timing_takes_fewer_rounds_where_there_is_little_time():
-    done = verified("impl", "impl", operations=200)
-    runs = alike.alike_runs(done.old, done.new, Plan(1, attention=("full",)))[:2]
-    home = Home("impl", None)
-    timing = compare_speed(home, home, runs, 9, 0.0)
-    assert isinstance(timing, Timing)
-    assert len(timing.rounds) == 3
-
-
-def test_what_is_slower_in_every_round_is_called_slower():
-    slower = Timing(((1.0, 1.5), (2.0, 2.2), (1.0, 1.3)), 1_000)
-    assert slower.ratios == pytest.approx([1.1, 1.3, 1.5])
-    assert slower.text() == (
-        "the new one takes 1.30 times as long (1.10 to 1.50 in 3 rounds of 1,000 operations): slower in every round"
-    )
-    faster = Timing(((1.0, 0.5), (2.0, 1.8)), 10)
-    assert faster.text().endswith("faster in every round")
-    assert Timing(((1.0, 0.9), (1.0, 1.1)), 10).text().endswith("no difference beyond the spread")
-    assert slower.as_json()["ratio"] == 1.3
-
-
-def test_both_sides_are_timed_in_turns_on_what_they_do_alike(monkeypatch):
-    monkeypatch.setattr(alike, "TIMED_OPERATIONS", 300)
-    done = verified("impl", "impl", operations=200, timed=True)
-    assert isinstance(done.timing, Timing)
-    assert len(done.timing.rounds) == 9
-    assert done.timing.operations >= 100
-    assert all(seconds > 0 for pair in done.timing.rounds for seconds in pair)
-
-
-def test_what_they_do_alike_before_they_differ_is_timed():
-    done = verified("impl", REORDERED, operations=200)
-    plan = Plan(1, attention=("full",))
-    runs_alike = alike.alike_runs(done.old, done.new, plan)
-    assert sum(len(trace.operations) for trace in runs_alike) > 50
-    refusing = verified("impl", Changed(allocate=Refused()), operations=200)
-    short = alike.alike_runs(refusing.old, refusing.new, plan)
-    assert short
-
-
-def test_what_cannot_be_timed_says_why(capfd):
-    assert compare_speed(Home("impl", None), Home("impl", None), []) == "not timed: they differ at once"
-    done = verified("impl", "impl", operations=200)
-    traces = alike.alike_runs(done.old, done.new, Plan(1, attention=("full",)))
-    assert "has ended" in str(compare_speed(Home("nowhere:make", None), Home("impl", None), traces))
-    assert home_of("nowhere:make") == Home("nowhere:make", None)
-    program = Home("program:./engine", None)
-    assert str(compare_speed(Home("impl", None), program, traces)).startswith("not timed: a program does its work")
 
 
 @pytest.mark.parametrize(
