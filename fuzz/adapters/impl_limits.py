@@ -45,25 +45,24 @@ class LowLimits(Surroundings):
     def __init__(self, shape: Shape, package: str) -> None:
         super().__init__(shape)
         self._watched = bool(self.operations)
-        self._modules: list[dict[str, Any]] = []
-        """Of each, its names."""
-        self._low: list[Mapping[str, int]] = []
-        self._usual: list[Mapping[str, int]] = []
+        self._low: list[tuple[dict[str, Any], str, int]] = []
+        """The names of a module, one of them, and its limit."""
+        self._usual: list[tuple[dict[str, Any], str, int]] = []
         if is_short(shape):
             self.operations |= BLOCKS_MOVE
             for module, low in LIMITS.items():
-                self._modules.append(names := import_module(f"{package}.{module}").__dict__)
-                self._low.append(low)
-                self._usual.append({name: names[name] for name in low})
+                names = import_module(f"{package}.{module}").__dict__
+                self._low += [(names, name, limit) for name, limit in low.items()]
+                self._usual += [(names, name, names[name]) for name in low]
 
     def __enter__(self) -> None:
         if self._watched:
             super().__enter__()
-        if self._modules:
-            [*map(dict.update, self._modules, self._low)]
+        for names, name, limit in self._low:
+            names[name] = limit
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._modules:
-            [*map(dict.update, self._modules, self._usual)]
+        for names, name, limit in self._usual:
+            names[name] = limit
         if self._watched:
             super().__exit__(kind, error, at)

@@ -19,7 +19,7 @@ class ModelLooks(Looks):
     def __init__(self, model: Model) -> None:
         self._model = model
         self._source: list[Event] = []  # the events that were shown, a list which the model replaces when it drains it
-        self._events: list[Value] = []  # these, as values
+        self._events: tuple[Value, ...] = ()  # these, as values
 
     def look(self) -> Snapshot:
         """Everything."""
@@ -73,29 +73,35 @@ class ModelLooks(Looks):
         if identity != before:
             self._identity = identity.copy()
             labels = labels.copy()
-            new = compress(identity, map(is_not, identity.values(), map(before.get, identity)))
-            for block in before.keys() - identity.keys():
+            new = [*compress(identity, map(is_not, identity.values(), map(before.get, identity)))]
+            gone = before.keys() - identity.keys()
+            for block in gone:
                 labels[block] = None
             for block in sorted(new):  # labels are given out in the order of the blocks, then to events
                 labels[block] = self._model.labels(identity[block])
             names = len({*identity.values()})
             if known == len(before) and names == len(identity):  # each stands for itself, then and now
                 earliest = earliest.copy()
-                for block in before.keys() ^ identity.keys():
-                    earliest[block] = block if block in identity else None
+                for block in gone:
+                    earliest[block] = None
+                for block in new:
+                    earliest[block] = block
             else:
                 first = cast("dict[Key | None, int]", self._model.state.earliest())
                 earliest = [*map(first.get, map(identity.get, range(len(labels))))]
             known = names
-        return labels, earliest, known, self._pending_events() if self._model.state.events else ()
+        return labels, earliest, known, self._pending_events(last.events) if self._model.state.events else ()
 
-    def _pending_events(self) -> tuple[Value, ...]:
-        """The events that were not drained yet; each is converted once."""
+    def _pending_events(self, shown: tuple[Value, ...]) -> tuple[Value, ...]:
+        """The events that were not drained yet; each is converted once, and stays the object that was `shown`."""
         model, events = self._model, self._model.state.events
         if events is not self._source:
-            self._source, self._events = events, []
-        self._events += [model.event_value(event) for event in events[len(self._events) :]]
-        return tuple(self._events)
+            self._source, self._events = events, ()
+        elif len(shown) == len(self._events):
+            self._events = shown
+        if new := events[len(self._events) :]:
+            self._events += tuple([model.event_value(event) for event in new])
+        return self._events
 
     def new_block_ids(self) -> list[list[int]]:
         """Per group, those not drained yet."""

@@ -200,8 +200,10 @@ def with_rows(shown: list[dict[str, T]], request: str, rows: Sequence[T | None])
     changed = shown.copy()
     for group, row in enumerate(rows):
         of_group = shown[group]
-        if row is None and request in of_group:
+        if of_group.get(request) == row:
+            continue
+        if row is None:
             changed[group] = {name: other for name, other in of_group.items() if name != request}
-        elif row is not None:
+        else:
             changed[group] = {**of_group, request: row}
     return changed

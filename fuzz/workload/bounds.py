@@ -11,6 +11,8 @@ from .scene import Scene
 
 def tokens_of(number: int, count: int, size: int) -> tuple[int, ...]:
     """`count` tokens below `size`, the digits of one number, lowest first: one choice instead of one a token."""
+    if size == 1:
+        return (0,) * count
     tokens = []
     for _ in range(count):
         number, token = divmod(number, size)

@@ -82,7 +82,7 @@ class Observer(Looks):
         self._labels: list[int | None] = []  # of these keys
         self._earliest: list[int | None] = []  # the block that a lookup of each yields
         self._seen_events: list[object] = []
-        self._event_values: list[Value] = []
+        self._event_values: tuple[Value, ...] = ()  # of these
         self._names = names
         self._read_in_bulk()
 
@@ -147,7 +147,7 @@ class Observer(Looks):
         if keys != self._keys:
             self._note(keys)
             labels, earliest = self._labels, self._earliest
-        return labels, earliest, self._count_contents(), self._pending_events()
+        return labels, earliest, self._count_contents(), self._pending_events(last.events)
 
     def _note(self, keys: list[Any]) -> None:
         """The blocks have these identities now."""
@@ -163,7 +163,11 @@ class Observer(Looks):
                 self._labels[block] = label[keys[block]]
         self._earliest = [None] * len(keys)
         for block in registered:
-            found = find(*keys[block]) if splits else find(keys[block])
+            if splits:
+                group, content = keys[block]
+                found = find(group, content)  # half as long as `find(*keys[block])`
+            else:
+                found = find(keys[block])
             self._earliest[block] = None if found is None else found.block_id
 
     def _count_contents(self) -> int:
@@ -189,19 +193,23 @@ class Observer(Looks):
         """Events as plain tuples, with labels in place of hashes. KeyError for an event of an unknown class."""
         return tuple([self._event_value(event) for event in events])
 
-    def _pending_events(self) -> tuple[Value, ...]:
-        """The undrained events as plain values. Events that the last call has converted are not converted again."""
+    def _pending_events(self, shown: tuple[Value, ...] = ()) -> tuple[Value, ...]:
+        """The undrained events as plain values. Events that the last call has converted are not converted again: they
+        are those of `shown`, which were found right. A comparison need not look into the same objects once more."""
         queue: Sequence[Any] = self._pool.kv_event_queue or ()
-        seen = self._seen_events
+        seen, values = self._seen_events, self._event_values
         if not queue and not seen:
             return ()
         if len(queue) < len(seen) or not all(map(is_, queue, seen)):
             seen.clear()
-            self._event_values.clear()
-        new = queue[len(seen) :]
-        seen += new
-        self._event_values += self.event_values(new)
-        return tuple(self._event_values)
+            values = ()
+        elif len(shown) == len(values):
+            values = shown
+        if new := queue[len(seen) :]:
+            seen += new
+            values += self.event_values(new)
+        self._event_values = values
+        return values
 
     def _event_value(self, event: Any) -> Value:
         return _EVENTS[type(event).__name__](self, event)

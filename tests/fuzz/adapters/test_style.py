@@ -303,6 +303,6 @@ def test_the_form_of_names_in_events_is_looked_at(
         assert {type(name) for name in event.block_hashes} == {bytes if digests else int}
         event.block_hashes = [name[:-8] if digests else name + 1 for name in event.block_hashes]
     target._observer._seen_events.clear()
-    target._observer._event_values.clear()
+    target._observer._event_values = ()
     assert [cast(tuple[Any, ...], event)[-1] for event in target.look().events] == [("odd names", 2), ("odd names", 1)]
     assert os.environ[NUMBERS_VARIABLE] == "1"
