@@ -19,22 +19,29 @@ EXAMPLE = ROOT / "examples" / "my-scheduler-engine"
 sys.path.insert(0, str(ROOT))
 
 from tests.fuzz.scheduler_mistakes import MISTAKES, OFFLOADING  # noqa: E402
+from tests.fuzz.tier_mistakes import TIERED  # noqa: E402
 
-EVERY = {**MISTAKES, **OFFLOADING}
+PLACES = (
+    (MISTAKES, "scheduler_engine.py", "simulated.py:make_engine"),
+    (OFFLOADING, "offloading.py", "simulated.py:make_offloading_engine"),
+    (TIERED, "tiered.py", "simulated_tier.py:make_engine"),
+)
+"""Mistakes, the file that has them, and the engine."""
+EVERY = {name: mistake for mistakes, _, _ in PLACES for name, mistake in mistakes.items()}
 
 
 def planted(name: str, folder: Path) -> SimulatedFamily:
-    """The engine with this mistake, in a folder of its own; with none if the name is empty."""
+    """The engine with this mistake, in a folder of its own."""
     folder.mkdir()
+    in_file, factory = next((file, factory) for mistakes, file, factory in PLACES if name in mistakes)
     for file in EXAMPLE.glob("*.py"):
         source = file.read_text(encoding="utf-8")
-        if name and file.name == ("offloading.py" if name in OFFLOADING else "scheduler_engine.py"):
+        if file.name == in_file:
             mistake = EVERY[name]
             assert source.count(mistake.old) == 1, (name, source.count(mistake.old))
             source = source.replace(mistake.old, mistake.new)
         (folder / file.name).write_text(source, encoding="utf-8")
-    factory = "make_offloading_engine" if name in OFFLOADING else "make_engine"
-    return SimulatedFamily(open_engine_here(f"{folder / 'simulated.py'}:{factory}"))
+    return SimulatedFamily(open_engine_here(f"{folder / factory}"))
 
 
 def found_in(family: SimulatedFamily, seed: int, most: int) -> tuple[StoryFinding | None, int]:

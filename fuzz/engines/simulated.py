@@ -17,16 +17,21 @@ from ..findings.story_finding import StoryFinding, place_of
 from ..opening.engines import open_engine_here
 from ..oracles.contract import Contract
 from ..runs.canary import Canary, check_plants
-from ..simulation.faults import FAULTS, SEEN_BY, OneAtATime
-from ..simulation.judges import CAPACITY, FATE, MEMORY
+from ..simulation.faults import FAULTS, SEEN_BY
+from ..simulation.judges import CAPACITY, FATE, MEMORY, TIER
 from ..simulation.picture import PicturingEngine
 from ..simulation.protocol import ClientRequest, Engine, EngineShape
 from ..simulation.run import Fates, SimulatedRun, declared
 from ..simulation.smaller import smaller
 from ..simulation.story import Happening, SimulatedStory, story_from_json, story_to_json
+from ..simulation.tier_faults import LosesKeys, OneWithTier
 from ..simulation.traffic import draw_simulation, facts_of
 from ..workload.draw import SeededDraw
 
+PLANTED: Mapping[str, Any] = {**FAULTS, "loses-keys": LosesKeys}
+"""By name, what plants a mistake into an engine; the last one into one with a lower tier."""
+SEEN = {**SEEN_BY, "loses-keys": TIER}
+"""Which judge must notice."""
 STORY_SECONDS = 60
 """A story that takes longer hangs: nearly all end within a fraction of a second."""
 
@@ -108,8 +113,8 @@ class SimulatedFamily:
         self.engine, self.facts, self._tells = engine, facts_of(engine), tells
         if hasattr(engine, "contract_maker"):
             engine.contract_maker = Contract
-        if fault and fault not in FAULTS:
-            raise ValueError(f"there is no fault {fault!r}; write one of {', '.join(FAULTS)}")
+        if fault and fault not in PLANTED:
+            raise ValueError(f"there is no fault {fault!r}; write one of {', '.join(PLANTED)}")
 
     def version(self) -> str:
         """What the engine says of itself."""
@@ -139,7 +144,7 @@ class SimulatedFamily:
 
     def run_of(self, story: SimulatedStory, fault: str = "") -> Guarded:
         """The run of a story, ready to go."""
-        return Guarded(FAULTS[fault](self.engine) if fault else self.engine, story, tells=self._tells)
+        return Guarded(PLANTED[fault](self.engine) if fault else self.engine, story, tells=self._tells)
 
     def suspects(self, judge: str, rule: str, what: str, story: SimulatedStory) -> Iterator[Suspect]:
         """The defects that the engine's author knows (`remedies`): each with an engine that lacks it; where its author
@@ -159,7 +164,7 @@ class SimulatedFamily:
 
     def canary(self) -> Canary | None:
         """Plant a mistake for each judge into a small engine of ours, which has none by itself."""
-        plants = ((SEEN_BY[fault], partial(_is_seen, fault)) for fault in FAULTS)
+        plants = ((SEEN[fault], partial(_is_seen, fault)) for fault in PLANTED)
         return check_plants([("an engine without mistakes", lambda: not _played("")), *plants])
 
     def told(self, reached: Mapping[str, int]) -> dict[str, object]:
@@ -175,6 +180,8 @@ class SimulatedFamily:
             unseen.append(f"{MEMORY}, in some steps")
         if not reached.get("looks at an idle engine", 0):
             unseen.append(f"{CAPACITY}, but that it says it is idle")
+        if "tiers" in self.facts.methods and not reached.get("tier blocks asked for", 0):
+            unseen.append(TIER)
         if getattr(self.engine, "samples", False):
             floors["requests served alone to compare"] = 20
         return {"floors": floors, "not_observed": unseen}
@@ -198,9 +205,9 @@ _STORY = SimulatedStory(
 
 
 def _played(fault: str) -> list[str]:
-    engine: Engine = OneAtATime()
-    return [one.judge for one in SimulatedRun(FAULTS[fault](engine) if fault else engine, _STORY).run(500)]
+    engine: Engine = OneWithTier()
+    return [one.judge for one in SimulatedRun(PLANTED[fault](engine) if fault else engine, _STORY).run(500)]
 
 
 def _is_seen(fault: str) -> bool:
-    return _played(fault)[:1] == [SEEN_BY[fault]]
+    return _played(fault)[:1] == [SEEN[fault]]

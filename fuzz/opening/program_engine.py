@@ -21,6 +21,7 @@ from ..simulation.protocol import (
     SlotTransfer,
     StepResults,
 )
+from ..simulation.tiers import LowerTier, TierEvent
 from ..targets.base import TargetUnavailableError
 from .names import Program
 from .process import ChildLimits, Launch, Process
@@ -88,7 +89,7 @@ class ProgramEngine:
 
     def _optional(self, name: str, *given: object) -> Any:
         answer = self._ask(name, [complete_fields(one) for one in given])
-        return EngineView(answer.get("free"), answer.get("capacity")) if name == "look" else _delivered(answer)
+        return answer_of(name, answer)
 
     def _ask(self, what: str, about: object) -> Mapping[str, Any]:
         question = {what: about}
@@ -144,6 +145,25 @@ def batch_of(raw: Any, number: int) -> ScheduledBatch:
         )
     except (TypeError, AttributeError, ValueError, KeyError) as error:
         raise EngineProgramError(f"no batch can be read: {error}") from None
+
+
+def answer_of(name: str, answer: Mapping[str, Any]) -> Any:
+    """What an optional method has returned. EngineProgramError says what is wrong with it."""
+    try:
+        match name:
+            case "look":
+                return EngineView(answer.get("free"), answer.get("capacity"), dict(answer.get("tiers", {})))
+            case "tiers":
+                return {tier: _tier(one) for tier, one in answer.get("tiers", {}).items()}
+            case "tier_events":
+                return tuple(_made(TierEvent, one) for one in answer.get("events", ()))
+    except (TypeError, AttributeError, ValueError) as error:
+        raise EngineProgramError(f"no answer to {name} can be read: {error}") from None
+    return _delivered(answer)
+
+
+def _tier(raw: Mapping[str, Any]) -> LowerTier:
+    return _made(LowerTier, raw, keeps=frozenset(raw.get("keeps", ())))
 
 
 def _slots(raw: Mapping[str, Any]) -> Slots:

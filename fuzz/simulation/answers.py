@@ -14,6 +14,7 @@ from .protocol import (
     Slots,
     SlotTransfer,
 )
+from .tiers import TIER_DEEDS, TierEvent
 
 ENDS = get_args(Ended)
 
@@ -106,6 +107,23 @@ def _view(answer: object, shape: EngineShape) -> Iterator[str]:
         yield f"returned {_kind(answer)}; return an EngineView"
     elif answer.free is not None and not _is_count(answer.free):
         yield f"returned free={answer.free!r}; it is the number of blocks that a new request could get"
+    else:
+        for name, many in answer.tiers.items():
+            if not _is_count(many):
+                yield f"returned tiers={{{name!r}: {many!r}}}; it is the number of blocks that this tier holds"
+
+
+def _events(answer: object, shape: EngineShape) -> Iterator[str]:
+    if not isinstance(answer, tuple | list):
+        yield f"returned {_kind(answer)}; return a list of TierEvent, empty if nothing was done"
+        return
+    for one in answer:
+        if not isinstance(one, TierEvent):
+            yield f"returned {_kind(one)} among what was done; it must be a TierEvent"
+        elif one.what not in TIER_DEEDS:
+            yield f"returned what={one.what!r}; it is one of {', '.join(map(repr, TIER_DEEDS))}"
+        elif not all(type(place) is int for place in one.places):
+            yield f"returned places={str(one.places)[:60]}; they are numbers of places in the tier"
 
 
 _PROBLEMS: Mapping[str, Callable[[Any, EngineShape], Iterator[str]]] = {
@@ -117,6 +135,7 @@ _PROBLEMS: Mapping[str, Callable[[Any, EngineShape], Iterator[str]]] = {
     "truncate": _told_or_none,
     "idle": _idle,
     "look": _view,
+    "tier_events": _events,
 }
 """What other methods return does not matter."""
 

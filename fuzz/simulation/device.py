@@ -105,6 +105,11 @@ class SimulatedDevice:
         """True while something is transferred."""
         return bool(self._under_way)
 
+    @property
+    def under_way(self) -> list[str]:
+        """The ids of what is transferred."""
+        return [one.told.id for one in self._under_way]
+
     def ended(self, now: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Transfers that end by this round, and those that fail."""
         done, failed = list[str](), list[str]()

@@ -10,7 +10,7 @@ from .contents import TokenContents
 from .protocol import ClientRequest, Delivered, EngineView
 
 TOKENS, MEMORY, PROGRESS, FATE, CAPACITY = "tokens", "memory", "progress", "fate", "capacity"
-CHECKS = "checks"
+CHECKS, TIER = "checks", "tier"
 JUDGES: Mapping[str, str] = {
     TOKENS: "each request ends with the tokens that it would have had alone",
     MEMORY: "every read is right, and nothing is written where somebody else reads",
@@ -18,6 +18,7 @@ JUDGES: Mapping[str, str] = {
     FATE: "nothing is raised, and no request's fate takes another one with it",
     CAPACITY: "when nothing runs, all capacity is back",
     CHECKS: "the engine's own checks object to nothing",
+    TIER: "what was stored in a lower tier and not evicted is found there, and is right",
 }
 """The judges of a simulation, and what they judge."""
 QUIET = 25

@@ -50,6 +50,8 @@ OPTIONAL: Mapping[str, str] = {
     "look": "look() returns an EngineView",
     "objections": "objections() returns what the engine's own checks object to since the last call, as `RULE: words`",
     "counts": "counts() returns numbers of what the engine has reached, by name, for the report",
+    "tiers": "tiers() says after each start which lower tiers there are: a LowerTier for each `SlotTransfer.tier`",
+    "tier_events": "tier_events() returns what was done with them since the last call, a TierEvent each",
     "close": "close() ends what was started",
 }
 """Methods that an engine may have."""
@@ -70,6 +72,8 @@ DECLARED: Mapping[str, object] = {
     "separate_pools": False,
     "reads_first": False,
     "samples": False,
+    "survives": frozenset(),
+    "workers": 1,
 }
 """Attributes that an engine may have, and what is assumed without them; read again after each `start`.
 
@@ -84,6 +88,8 @@ DECLARED: Mapping[str, object] = {
 * `reads_first`: a step reads old tokens before it writes new ones; else it writes first, as paged attention does.
 * `samples`: its own worker computes and samples; results carry no tokens, and the same engine serving each request
   alone says what is right.
+* `survives`: what may become of the reports of transfers (`reports.SURVIVES`).
+* `workers`: how many report the end of each transfer, one for itself, by `StepResults.by_worker`.
 """
 
 
@@ -258,6 +264,8 @@ class StepResults:
     """Ids of transfers that have ended."""
     failed: tuple[str, ...] = ()
     """Ids of transfers that have failed: nothing can be said of what lies there."""
+    by_worker: tuple[tuple[int, str], ...] = ()
+    """With several workers, in place of `transferred`: who says that his part of which transfer is done."""
 
 
 @dataclass(frozen=True)
@@ -268,6 +276,8 @@ class EngineView:
     """Blocks (or slots) that a new request could get, those of the prefix cache counted."""
     capacity: int | None = None
     """How many that are when nothing runs."""
+    tiers: Mapping[str, int] = field(default_factory=dict)
+    """How many blocks each lower tier holds."""
 
 
 class Engine(Protocol):

@@ -1,7 +1,7 @@
 """One engine from its start to its end: the driver that plays clients, device and clock to its scheduler."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -9,10 +9,13 @@ from ..findings.story_finding import StoryFinding, place_of, rule_of
 from .answers import problem_with
 from .contents import branch_of
 from .device import RanStep, SimulatedDevice
-from .judges import CHECKS, FATE, MEMORY, TOKENS, Client, ClientJudge
+from .judges import CHECKS, FATE, MEMORY, TIER, TOKENS, Client, ClientJudge
 from .memory import Slot
-from .protocol import DECLARED, Engine, ScheduledBatch, StepResults
+from .protocol import DECLARED, Delivered, Engine, ScheduledBatch, StepResults
+from .reports import TransferReports
 from .story import Happening, SimulatedStory
+from .tier_judge import TierJudge
+from .tiers import LowerTier
 
 Fates: TypeAlias = Mapping[str, tuple[str, tuple[int, ...]]]
 """By the name of a request: why it has ended, and the tokens that its client got."""
@@ -29,6 +32,11 @@ TIDY = 5
 def declared(engine: object, name: str) -> Any:
     """What an engine says of itself, or what is assumed where it says nothing."""
     return getattr(engine, name, DECLARED[name])
+
+
+def _tiers_of(engine: object) -> Mapping[str, LowerTier]:
+    """The lower tiers that it shows."""
+    return engine.tiers() if hasattr(engine, "tiers") and hasattr(engine, "tier_events") else {}
 
 
 class _EngineError(Exception):
@@ -63,6 +71,8 @@ class SimulatedRun:
             delays=story.delays,
         )
         self.judge = ClientJudge(story.shape.max_length, samples=self.samples)
+        self.tiers = TierJudge(tiers, self.device) if (tiers := _tiers_of(engine)) else None
+        self._reports = TransferReports(story.reports, declared(engine, "workers"), declared(engine, "survives"))
         self.findings: list[StoryFinding] = []
         self.steps = self.rounds = self.tokens = 0
         self._counts: Counter[str] = Counter()
@@ -99,7 +109,7 @@ class SimulatedRun:
     @property
     def is_over(self) -> bool:
         """True if nothing is left to happen, and nobody is owed anything."""
-        if self._events or self._held or self._flying or self.device.busy:
+        if self._events or self._held or self._flying or self.device.busy or self._reports.busy(self.rounds):
             return False
         return not self.judge.live and (self._idle_now or self._still >= TIDY)
 
@@ -123,7 +133,7 @@ class SimulatedRun:
     def happen(self, one: Happening) -> None:
         """It happens now; for who plays by hand, with `step`. Findings are kept."""
         try:
-            DEEDS[one.what](self, one)
+            self._do(one)
         except _EngineError as raised:
             self._raised(raised)
 
@@ -154,9 +164,12 @@ class SimulatedRun:
             self._moved |= self.judge.deliver(batch.delivered)
             computed = sum(part.count for part in batch.parts)
             self._launch(batch)
+        else:
+            self._hear()
         self._happen(flying=True)
         self._land(drain=batch is None or not batch.parts)
-        waiting = self.device.busy or bool(self._events and not self.judge.live) or self._any_paused()
+        moving = self.device.busy or self._reports.busy(self.rounds)
+        waiting = moving or bool(self._events and not self.judge.live) or self._any_paused()
         self.judge.round(computed=computed, moved=self._moved, waiting=waiting or self._transferred)
         self.rounds += 1
         self._idle_now = not self.judge.live and self._is_idle()
@@ -186,6 +199,10 @@ class SimulatedRun:
         )
         if self.samples:
             ran = replace(ran, results=StepResults())
+        if self.tiers is not None:
+            self._hear()
+            self.tiers.launched(batch)
+            self.tiers.delivered(batch.delivered)
         self._flying.append((batch, ran))
         if len(self._flying) > 1:
             self._counts["steps in flight beside another"] += 1
@@ -196,26 +213,50 @@ class SimulatedRun:
         done, failed = self.device.ended(self.rounds)
         self._counts["transfers ended"] += len(done)
         self._counts["transfers failed"] += len(failed)
-        told = self._transferred = bool(done or failed)
+        heard = self._reports.tell(done, failed, self.device.under_way, self.rounds)
+        if self.tiers is not None:
+            lost = self._reports.lost
+            self.tiers.ended([id for id in done if id not in lost], (*failed, *lost))
+        self._reports.lost.clear()
+        told = self._transferred = bool(heard)
         if self._flying and (len(self._flying) >= self.depth or drain):
             batch, ran = self._flying.popleft()
-            results = replace(ran.results, transferred=done, failed=failed) if told else ran.results
-            self._moved |= self.judge.deliver(self._call("update", batch, results))
+            if self.tiers is not None:
+                self.tiers.landed()
+            self._deliver(self._call("update", batch, heard.beside(ran.results)))
         elif told:
-            results = StepResults(transferred=done, failed=failed)
-            self._moved |= self.judge.deliver(self._call("update", None, results))
+            self._deliver(self._call("update", None, heard.beside(StepResults())))
+
+    def _deliver(self, told: Iterable[Delivered]) -> None:
+        """Clients get this."""
+        self._moved |= self.judge.deliver(told)
+        if self.tiers is not None:
+            self._hear()
+            self.tiers.delivered(told)
+
+    def _hear(self, *, claims: bool = True) -> None:
+        """What was done with lower tiers."""
+        if self.tiers is not None:
+            self.tiers.hear(self._call("tier_events"), claims=claims)
 
     def _is_idle(self) -> bool:
         return bool(self._call("idle"))
 
     def _look(self) -> None:
-        if hasattr(self.engine, "look"):
-            self.judge.look(self._call("look"))
+        view = self._call("look") if hasattr(self.engine, "look") else None
+        self.judge.look(view)
+        if self.tiers is not None and not self.device.busy:
+            self.tiers.idle(None if view is None else view.tiers)
 
     def _collect(self) -> None:
         for judge, line in self.judge.found:
             self._find(judge, line)
         self.judge.found.clear()
+        if self.tiers is not None:
+            self.tiers.round()
+            for line in self.tiers.found:
+                self._find(TIER, line)
+            self.tiers.found.clear()
         if self._checks is not None:
             for line in self._checks():
                 self._add_finding(StoryFinding(CHECKS, line.partition(": ")[0], line, self.steps))
@@ -240,7 +281,7 @@ class SimulatedRun:
         """What is due; what comes later, too, as long as nobody is owed anything."""
         for held in [one for one in self._held if one.request and self._found_live(one.request.id) is None]:
             self._held.remove(held)
-            self._add(held)
+            self._do(held)
         while self._events:
             one = self._events[0]
             if one.flying and not flying:
@@ -249,8 +290,14 @@ class SimulatedRun:
                 return
             self._events.popleft()
             self._moved = True
-            DEEDS[one.what](self, one)
+            self._do(one)
             self._count(one)
+
+    def _do(self, one: Happening) -> None:
+        DEEDS[one.what](self, one)
+        if self.tiers is not None:
+            self._hear(claims=one.what not in ("truncate", "reweigh"))
+            self.tiers.happened(one)
 
     def _is_quiet(self) -> bool:
         return not self.device.busy and (self._is_idle() or self._still >= TIDY)
@@ -376,6 +423,7 @@ class SimulatedRun:
                 "states read": device.states_read,
                 "blocks copied": device.copied,
                 "transfers begun": device.transfers,
+                "reports of transfers that were odd": self._reports.odd,
                 "tokens computed again": device.cells.again,
                 "parts without slots": device.hidden,
                 "requests with an adapter": sum(job.adapter is not None for job in jobs),
@@ -383,6 +431,8 @@ class SimulatedRun:
                 "requests with a salt": sum(job.salt is not None for job in jobs),
             }
         )
+        if self.tiers is not None:
+            counts.update(self.tiers.reached)
         if hasattr(self.engine, "counts"):
             counts.update(self.engine.counts())
         return counts

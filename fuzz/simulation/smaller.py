@@ -47,6 +47,12 @@ def _plain_engine(story: SimulatedStory) -> Iterator[SimulatedStory]:
         yield replace(story, delays=(0,))
     if len(story.delays) > 1:
         yield replace(story, delays=story.delays[:1])
+    if story.reports:
+        yield replace(story, reports=())
+        for number, one in enumerate(story.reports if len(story.reports) > 1 or story.reports[0] else ()):
+            yield replace(story, reports=story.reports[:number] + story.reports[number + 1 :])
+            if one:
+                yield replace(story, reports=(*story.reports[:number], "", *story.reports[number + 1 :]))
     for name in shape.options:
         left = {other: value for other, value in shape.options.items() if other != name}
         yield replace(story, shape=replace(shape, options=left))

@@ -46,6 +46,8 @@ class SimulatedStory:
     """Steps in flight at most; never more than the engine declares."""
     delays: tuple[int, ...] = ()
     """Rounds that one transfer after the other takes, repeated; -1: it fails."""
+    reports: tuple[str, ...] = ()
+    """What becomes of one report of a transfer after the other, repeated (`reports.TransferReports`)."""
 
     @property
     def jobs(self) -> list[ClientRequest]:
@@ -69,7 +71,7 @@ class SimulatedStory:
         extras = sum(bool(job.items) + bool(job.adapter) + bool(job.salt) + bool(job.priority) for job in self.jobs)
         times = sum(one.at for one in self.happenings)
         many = 100 * (len(self.happenings) + len(self.shape.groups) + self.depth) + self.shape.max_requests
-        return many + tokens + extras + self.shape.num_blocks + times
+        return many + tokens + extras + self.shape.num_blocks + times + sum(map(bool, self.reports))
 
 
 def story_to_json(story: SimulatedStory) -> dict[str, object]:

@@ -14,6 +14,7 @@ from ..kinds.draw import Draw
 from ..kinds.states import MODES
 from .contents import ALPHABET, TokenContents
 from .protocol import LACKS, OFFERS, OPTIONAL, ClientRequest, Engine, EngineShape
+from .reports import SURVIVES, patterns
 from .run import declared
 from .story import Deed, Happening, SimulatedStory
 
@@ -38,6 +39,7 @@ class EngineFacts:
     unequal_blocks: bool = False
     mamba_modes: tuple[MambaMode, ...] = ("none", "all", "align")
     own_blocks: int = 0
+    survives: frozenset[str] = frozenset()
 
 
 def facts_of(engine: Engine) -> EngineFacts:
@@ -46,7 +48,8 @@ def facts_of(engine: Engine) -> EngineFacts:
     attention, sizes = tuple(declared(engine, "attention")), tuple(declared(engine, "block_sizes"))
     depth = declared(engine, "depth")
     lacks = frozenset(declared(engine, "lacks"))
-    for name, said, known in (("offers", offers, OFFERS), ("lacks", lacks, LACKS)):
+    survives = frozenset(declared(engine, "survives"))
+    for name, said, known in (("offers", offers, OFFERS), ("lacks", lacks, LACKS), ("survives", survives, SURVIVES)):
         if unknown := sorted(said - known.keys()):
             raise ValueError(f"{name} has {unknown[0]!r}; it may have {', '.join(known)}")
     kinds = {kind for names in attention for kind in names.split("+")}
@@ -65,7 +68,7 @@ def facts_of(engine: Engine) -> EngineFacts:
     modes = tuple(declared(engine, "mamba_modes"))
     if unknown := sorted(set(modes) - set(MODES)) or ([] if modes else ["nothing"]):
         raise ValueError(f"mamba_modes has {unknown[0]!r}; it may have {', '.join(sorted(set(MODES)))}")
-    return EngineFacts(offers, methods, options, attention, sizes, depth, lacks, unequal, modes, own)
+    return EngineFacts(offers, methods, options, attention, sizes, depth, lacks, unequal, modes, own, survives)
 
 
 def draw_simulation(draw: Draw, facts: EngineFacts) -> SimulatedStory:
@@ -77,7 +80,16 @@ def draw_simulation(draw: Draw, facts: EngineFacts) -> SimulatedStory:
     delays = tuple(draw.integer(0, 4) for _ in range(draw.integer(1, 5)))
     if "failures" in facts.offers and draw.integer(0, 3) == 0:
         delays += (-1,)
-    return SimulatedStory(shape, happenings, depth, delays)
+    return SimulatedStory(shape, happenings, depth, delays, _reports(draw, facts))
+
+
+def _reports(draw: Draw, facts: EngineFacts) -> tuple[str, ...]:
+    """What becomes of reports, in two of three stories."""
+    words = patterns(facts.survives)
+    if not words or draw.integer(0, 2) == 0:
+        return ()
+    often = draw.choose((1, 3, 6))
+    return tuple(draw.choose(words) if draw.integer(0, 7) < often else "" for _ in range(draw.integer(1, 7)))
 
 
 # Engines.

@@ -9,17 +9,25 @@ from blockproof.fuzz.findings.ops_json import shape_from_json
 from blockproof.fuzz.opening import program_engine as module
 from blockproof.fuzz.opening.engines import is_engine, open_engine_here
 from blockproof.fuzz.opening.names import parsed
-from blockproof.fuzz.opening.program_engine import EngineProgramError, ProgramEngine, batch_of, complete_fields
+from blockproof.fuzz.opening.program_engine import (
+    EngineProgramError,
+    ProgramEngine,
+    answer_of,
+    batch_of,
+    complete_fields,
+)
 from blockproof.fuzz.simulation.judges import FATE, MEMORY
 from blockproof.fuzz.simulation.protocol import (
     ClientRequest,
     EngineShape,
+    EngineView,
     Scheduled,
     ScheduledBatch,
     Slots,
     SlotTransfer,
 )
 from blockproof.fuzz.simulation.run import SimulatedRun
+from blockproof.fuzz.simulation.tiers import LowerTier, TierEvent
 from blockproof.fuzz.simulation.traffic import draw_simulation, facts_of
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.workload.draw import SeededDraw
@@ -90,6 +98,17 @@ def test_a_batch_as_json():
     assert batch_of(raw, 5) == ScheduledBatch((part,), transfers=(load,), own=5)
     with pytest.raises(EngineProgramError, match=r"no batch can be read: .*'speed'"):
         batch_of({"parts": [{"request": "a", "speed": 3}]}, 1)
+
+
+def test_what_a_program_says_of_a_lower_tier():
+    raw = {"tiers": {"host": {"blocks": 8, "policy": "lru", "keeps": ["ended"]}}}
+    assert answer_of("tiers", raw) == {"host": LowerTier(8, "lru", frozenset({"ended"}))}
+    events = {"events": [{"what": "reserved", "places": [3], "request": "a", "first": 0}]}
+    assert answer_of("tier_events", events) == (TierEvent("reserved", "host", (3,), "a"),)
+    assert answer_of("look", {"free": 4, "tiers": {"host": 2}}) == EngineView(4, tiers={"host": 2})
+    for name, wrong in (("tiers", {"tiers": {"host": {"size": 8}}}), ("tier_events", {"events": ["stored"]})):
+        with pytest.raises(EngineProgramError, match=f"no answer to {name} can be read"):
+            answer_of(name, wrong)
 
 
 @pytest.mark.parametrize("spec", ["impl", "fault:hits-stale"])

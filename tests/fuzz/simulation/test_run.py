@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from blockproof.fuzz.simulation.faults import FAULTS, SEEN_BY, OneAtATime
-from blockproof.fuzz.simulation.judges import FATE, JUDGES, MEMORY, PROGRESS, TOKENS
+from blockproof.fuzz.simulation.judges import FATE, JUDGES, MEMORY, PROGRESS, TIER, TOKENS
 from blockproof.fuzz.simulation.protocol import ClientRequest, Delivered, Scheduled, ScheduledBatch, Slots
 from blockproof.fuzz.simulation.run import SimulatedRun
 from blockproof.fuzz.simulation.story import Happening, SimulatedStory
@@ -31,7 +31,7 @@ def test_each_planted_fault_is_seen_by_its_judge(fault):
 
 
 def test_there_is_a_fault_for_each_judge():
-    assert {*SEEN_BY.values()} == {*JUDGES}
+    assert {*SEEN_BY.values(), TIER} == {*JUDGES}  # that of a tier: tests/fuzz/simulation/test_tiers.py
 
 
 def test_going_on_behind_a_finding():

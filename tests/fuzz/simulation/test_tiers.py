@@ -1,0 +1,306 @@
+"""A lower tier: what its judge objects to, clause by clause, and the definition of each policy."""
+
+from dataclasses import replace
+
+import pytest
+from blockproof.fuzz.engines.simulated import PLANTED, SEEN
+from blockproof.fuzz.simulation.device import SimulatedDevice
+from blockproof.fuzz.simulation.judges import FATE, TIER
+from blockproof.fuzz.simulation.protocol import (
+    ClientRequest,
+    Delivered,
+    EngineView,
+    Scheduled,
+    ScheduledBatch,
+    Slots,
+    SlotTransfer,
+)
+from blockproof.fuzz.simulation.run import SimulatedRun
+from blockproof.fuzz.simulation.story import Happening, SimulatedStory
+from blockproof.fuzz.simulation.tier_faults import OneWithTier
+from blockproof.fuzz.simulation.tier_judge import GRACE, TierJudge
+from blockproof.fuzz.simulation.tier_policies import IDEAL, Arc, Fifo, Lru
+from blockproof.fuzz.simulation.tiers import LowerTier, TierEvent
+
+from .engines import shape_of
+
+SHAPE = shape_of()
+PROMPTS = {"r0": (1, 2, 3, 4, 5), "r1": (1, 2, 3, 4, 1), "r2": (5, 5, 5, 5, 5)}
+FACTS = LowerTier(3, "lru", frozenset({"ended"}))
+
+
+class Stage:
+    """A device on which requests were computed, one behind the other in blocks of their own, and a tier beside it."""
+
+    def __init__(self, facts: LowerTier = FACTS, salt: str | None = None) -> None:
+        self.device = SimulatedDevice(SHAPE, separate=False, reads_first=False, delays=())
+        self.judge = TierJudge({"host": facts}, self.device)
+        for number, (name, prompt) in enumerate(PROMPTS.items()):
+            request = ClientRequest(name, prompt, 2, salt=salt if name == "r1" else None)
+            self.device.add(request)
+            self.judge.happened(Happening(0, "add", request=request))
+            table = tuple(range(3 * number, 3 * number + 3))
+            batch = ScheduledBatch((Scheduled(name, 0, 5, slots=(Slots(table),)),))
+            assert self.device.launch(batch).wrong == ()
+            self.judge.launched(batch)
+            self.judge.landed()
+
+    def say(self, what, *places: int, **more) -> None:
+        self.judge.hear([TierEvent(what, "host", places, **more)])
+
+    def store(self, id: str, block: int, place: int, *, well: bool = True) -> None:
+        """A block of the device, as its step has ended."""
+        told = SlotTransfer(id, "store", 0, (2 * block, 2 * block + 1), other=(2 * place, 2 * place + 1))
+        batch = ScheduledBatch(transfers=(told,))
+        self.judge.launched(batch)
+        self.judge.landed()
+        self.device.transfer(told, right=well)
+        self.judge.ended([id] if well else [], [] if well else [id])
+
+    def keep(self, name: str, number: int, place: int) -> None:
+        """Block `number` of a request is stored."""
+        self.say("reserved", place, request=name, first=number)
+        self.store(f"{name} {number}", 3 * int(name[1]) + number, place)
+        self.say("stored", place)
+
+    @property
+    def found(self) -> str:
+        """The first objection."""
+        return self.judge.found[0] if self.judge.found else ""
+
+
+def test_what_is_stored_is_found_by_all_who_begin_alike():
+    stage = Stage()
+    stage.keep("r0", 0, 2)
+    stage.keep("r0", 1, 0)
+    stage.say("looked", 2, 0, request="r1", asked=2)
+    stage.say("looked", request="r2", asked=2)
+    stage.judge.idle({"host": 2})
+    assert stage.judge.found == []
+    assert stage.judge.reached["tier blocks asked for"] == 4
+    assert stage.judge.reached["tier: looked"] == 2
+
+
+def test_what_is_stored_and_not_found_is_lost():
+    stage = Stage()
+    stage.keep("r0", 0, 2)
+    stage.say("looked", request="r1", asked=2)
+    assert "what is stored at place 2, from where nobody has evicted it, is not found" in stage.found
+
+
+def test_a_count_that_has_lost_a_key_is_objected_to_though_nobody_looks():
+    stage = Stage()
+    stage.keep("r0", 0, 2)
+    stage.judge.idle({"host": 0})
+    assert "holds 0 blocks, it says; 1 were stored and not evicted" in stage.found
+
+
+def test_under_another_salt_nothing_is_owed_and_nothing_may_be_found():
+    stage = Stage(salt="s")
+    stage.keep("r0", 0, 2)
+    stage.say("looked", request="r1", asked=2)
+    assert stage.found == ""
+    stage.say("looked", 2, request="r1", asked=2)
+    assert "computed under another salt" in stage.found
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [((1,), "nothing is stored there"), ((2, 2), "another content")],
+)
+def test_what_is_found_is_right(places, said):
+    stage = Stage()
+    stage.keep("r0", 0, 2)
+    stage.say("looked", *places, request="r1", asked=2)
+    assert said in stage.found
+
+
+def test_what_a_failed_store_left_does_not_count():
+    stage = Stage()
+    stage.say("reserved", 1, request="r0")
+    stage.store("a", 0, 1, well=False)
+    stage.say("stored", 1)
+    assert "counts as stored, and holds" in stage.found
+    stage = Stage()
+    stage.say("reserved", 1, request="r0")
+    stage.store("a", 4, 1)
+    stage.say("stored", 1)
+    assert "counts as stored, and holds another content" in stage.found
+
+
+def test_a_store_and_a_load_keep_to_their_places():
+    stage = Stage()
+    stage.store("a", 0, 1)
+    assert "stores into place 1, which is not reserved" in stage.found
+    stage = Stage()
+    load = SlotTransfer("b", "load", 0, (0, 1), other=(2, 3))
+    stage.judge.launched(ScheduledBatch(transfers=(load,)))
+    assert "loads from place 1, where nothing is stored" in stage.found
+
+
+@pytest.mark.parametrize(
+    ("deeds", "said"),
+    [
+        ([("pinned", 2), ("unpinned", 2), ("unpinned", 2)], "unpinned more often than it was pinned"),
+        ([("pinned", 2)], "is pinned, and nothing runs"),
+        ([("pinned", 1)], "is pinned, and nothing is stored there"),
+        ([("evicted", 2)], "nothing needs their places"),
+        ([("evicted", 1)], "is evicted, and nothing is stored there"),
+        ([("dropped", 2)], "no load from there has failed"),
+        ([("reserved", 2)], "is reserved, and is not free"),
+        ([("reserved", 1)], "is reserved, and nothing is stored there any more"),
+        ([("released", 1)], "is released, and was not reserved"),
+        ([("stored", 1)], "counts as stored, and was not reserved"),
+        ([("reserved", 3)], "place 3 is reserved, and there are 3"),
+        ([("pinned", 2), ("emptied",)], "is emptied while it is pinned"),
+        ([("pinned", 2), ("unpinned", 2), ("reserved", 0), ("released", 0)], ""),
+    ],
+)
+def test_what_is_given_back_and_what_is_counted(deeds, said):
+    stage = Stage()
+    stage.keep("r0", 0, 2)
+    for what, *places in deeds:
+        stage.say(what, *places)
+    stage.judge.idle(None)
+    assert said in stage.found
+    assert bool(stage.found) == bool(said)
+
+
+def test_who_is_pinned_or_loaded_from_is_not_evicted_and_a_load_that_failed_lets_him_go():
+    for pin in (True, False):
+        stage = full_stage()
+        if pin:
+            stage.say("pinned", 2)
+        else:
+            load = SlotTransfer("l", "load", 0, (0, 1), other=(4, 5))
+            stage.judge.launched(ScheduledBatch(transfers=(load,)))
+        stage.say("evicted", 2)
+        assert f"is evicted while it is {'pinned' if pin else 'loaded from'}" in stage.found
+    stage = full_stage()
+    stage.judge.launched(ScheduledBatch(transfers=(SlotTransfer("l", "load", 0, (0, 1), other=(4, 5)),)))
+    stage.judge.ended([], ["l"])
+    stage.say("dropped", 2)
+    assert stage.found == ""
+
+
+def full_stage(policy="lru") -> Stage:
+    """Places 2, 1 and 0 are held, in this order."""
+    stage = Stage(replace(FACTS, policy=policy))
+    stage.keep("r0", 0, 2)
+    stage.keep("r0", 1, 1)
+    stage.keep("r2", 0, 0)
+    return stage
+
+
+@pytest.mark.parametrize(
+    ("policy", "place", "wrong"),
+    [("lru", 2, True), ("lru", 1, False), ("fifo", 2, False), ("fifo", 1, True), ("arc", 1, False), ("", 0, False)],
+)
+def test_whose_turn_it_is_when_the_oldest_was_found_again(policy, place, wrong):
+    stage = full_stage(policy)
+    stage.say("looked", 2, request="r1", asked=1)
+    evicted, reserved = TierEvent("evicted", places=(place,)), TierEvent("reserved", places=(place,))
+    stage.judge.hear([evicted, reserved])
+    assert bool(stage.found) == wrong
+    assert ("before it" in stage.found) == wrong
+
+
+def ended(stage: Stage, name: str) -> None:
+    """It has all its tokens, and time passes."""
+    stage.judge.delivered([Delivered(name, (), "length")])
+    for _ in range(GRACE + 1):
+        stage.judge.round()
+
+
+def test_the_whole_blocks_of_who_ends_are_stored():
+    stage = Stage()
+    stage.keep("r0", 0, 2)
+    ended(stage, "r0")
+    assert "a whole block of who has left is not stored, and there is room; block 1 of r0" in stage.found
+    stage = Stage()
+    stage.keep("r0", 0, 2)
+    stage.keep("r0", 1, 1)
+    ended(stage, "r0")
+    assert stage.found == ""
+    assert stage.judge.reached["tier blocks to be stored"] == 2
+
+
+def test_nobody_owes_a_store_for_which_there_is_no_room():
+    stage = full_stage()
+    stage.say("pinned", 2, 1, 0)
+    ended(stage, "r2")
+    assert stage.found == ""
+    assert stage.judge.reached["tier: no room for what is to be stored"] == 1
+
+
+def test_who_is_not_kept_owes_nothing():
+    stage = Stage(replace(FACTS, keeps=frozenset({"preempted"})))
+    ended(stage, "r0")
+    assert stage.found == ""
+    stage.judge.launched(ScheduledBatch(preempted=("r2",)))
+    for _ in range(GRACE + 1):
+        stage.judge.round()
+    assert "block 0 of r2" in stage.found
+
+
+def test_what_each_policy_would_find():
+    asked = [1, 2, 1, 3, 1, 4, 5, 1, 2]
+    hits = {}
+    for name, made in IDEAL.items():
+        tier, hits[name] = made(2), 0
+        for key in asked:
+            hits[name] += tier.find(key)
+            tier.store(key)
+    assert hits == {"fifo": 1, "lru": 2, "arc": 3}
+    assert not any(made(0).store(1) or made(0).find(1) for made in (Fifo, Lru, Arc))
+
+
+def test_arc_keeps_what_comes_back_while_others_pass_by():
+    kept = {}
+    for made in (Arc, Lru):
+        tier = made(3)
+        tier.store(1)
+        assert tier.find(1)
+        for key in (3, 4, 5, 6):
+            tier.store(key)
+        is_kept = tier.find(1)
+        for key in (4, 7, 8, 9):  # 4 was evicted: it counts as used twice
+            tier.store(key)
+        kept[made] = is_kept, tier.find(4)
+    assert kept == {Arc: (True, True), Lru: (False, False)}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_each_planted_fault_is_seen_in_an_engine_with_a_tier(fault):
+    requests = [ClientRequest(f"r{number}", (1, 2, 3 + number % 2), 3) for number in range(6)]
+    story = SimulatedStory(SHAPE, tuple(Happening(0, "add", request=one) for one in requests))
+    assert SimulatedRun(OneWithTier(), story).run(500) == []
+    spread = replace(story, happenings=tuple(replace(one, at=4 * n) for n, one in enumerate(story.happenings)))
+    found = SimulatedRun(PLANTED[fault](OneWithTier()), spread).run(500)
+    assert [one.judge for one in found] == [SEEN[fault]]
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "said"),
+    [
+        ("tier_events", None, "tier_events() returned None; return a list of TierEvent"),
+        ("tier_events", ["a"], "a str among what was done; it must be a TierEvent"),
+        ("tier_events", [TierEvent("lost")], "what='lost'; it is one of 'looked'"),
+        ("tier_events", [TierEvent("stored", places=("a",))], "they are numbers of places"),
+        ("look", EngineView(8, tiers={"host": -1}), "tiers={'host': -1}; it is the number of blocks"),
+    ],
+)
+def test_what_is_wrong_with_an_answer_is_said(method, answer, said):
+    engine = OneWithTier()
+    setattr(engine, method, lambda: answer)
+    story = SimulatedStory(SHAPE, (Happening(0, "add", request=ClientRequest("a", (1, 2, 3), 1)),))
+    (found,) = SimulatedRun(engine, story).run(50)
+    assert found.judge == FATE
+    assert said in found.what
+
+
+def test_an_unknown_tier_is_objected_to():
+    stage = Stage()
+    stage.judge.hear([TierEvent("pinned", "disk", (1,))])
+    assert stage.found == "disk: is spoken of, and is none of the engine's tiers"
+    assert TIER == "tier"

@@ -1,0 +1,54 @@
+"""The engine with a lower tier among the examples: right, and found with any of its mistakes."""
+
+import shutil
+
+import pytest
+from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.engines.simulated import SimulatedFamily
+from blockproof.fuzz.opening.engines import open_engine_here
+from blockproof.fuzz.simulation.judges import TIER
+
+from .test_scheduler_engine import EXAMPLE, found_in
+from .tier_mistakes import FOUND, PINS, RIGHT, ROOM, STORED, TIERED
+
+MOST = 30_000
+"""Steps in which each mistake must be found."""
+
+
+def family_in(folder):
+    return SimulatedFamily(open_engine_here(f"{folder / 'simulated_tier.py'}:make_engine"))
+
+
+def test_with_a_lower_tier_it_is_right():
+    found, reached = found_in(family_in(EXAMPLE), 1, 6_000)
+    assert found == []
+    for name in ("tier: looked", "tier: stored", "tier: evicted", "tier: released", "tier blocks loaded"):
+        assert reached[name] > 0, name
+    least = 0.8 * reached["tier blocks found by the definition, lru"]
+    assert reached["tier: looked"] > least
+
+
+def test_each_clause_has_its_mistakes():
+    assert all(len(clause) >= 4 for clause in (FOUND, RIGHT, PINS, ROOM, STORED))
+    assert len({(mistake.old, mistake.new) for mistake in TIERED.values()}) == len(TIERED)
+
+
+@pytest.mark.parametrize("name", TIERED)
+def test_every_mistake_is_found(name, tmp_path):
+    folder, mistake = tmp_path / "engine", TIERED[name]
+    shutil.copytree(EXAMPLE, folder)
+    file = folder / "tiered.py"
+    source = file.read_text(encoding="utf-8")
+    assert source.count(mistake.old) == 1, mistake.what
+    file.write_text(source.replace(mistake.old, mistake.new), encoding="utf-8")
+    found, _ = found_in(family_in(folder), 1, MOST)
+    assert found, mistake.what
+
+
+def test_a_key_that_is_lost_from_outside_is_found_by_the_command(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(EXAMPLE)
+    command = ["simulate", "--target", "simulated_tier.py:make_engine", "--seed", "1", "--steps", "2000"]
+    assert main([*command, "--shrink-seconds", "0", "--out", str(tmp_path)]) == 0
+    assert "not observed" not in capsys.readouterr().out
+    assert main([*command, "--shrink-seconds", "0", "--fault", "loses-keys", "--out", str(tmp_path)]) == 1
+    assert f"new: {TIER}: what is stored at place N, from where nobody has evicted it" in capsys.readouterr().out
