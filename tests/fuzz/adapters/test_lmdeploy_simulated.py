@@ -20,21 +20,21 @@ def place():
     return place_of(NAME)
 
 
-def simulated(out: Path, *more: str) -> int:
-    command = ["simulate", "--target", NAME, "--seed", "1", "--out", str(out), "--shrink-seconds", "0"]
+def simulated(out: Path, *more: str, seed: int = 1) -> int:
+    command = ["simulate", "--target", NAME, "--seed", str(seed), "--out", str(out), "--shrink-seconds", "0"]
     return main([*command, *more])
 
 
 @pytest.mark.usefixtures("place")
-def test_its_defects_are_found_and_put_down_to_their_causes(tmp_path, capsys):
-    assert simulated(tmp_path, "--steps", "6000", "--keep-going") == 1
+@pytest.mark.parametrize(("name", "seed"), [("prompt-of-the-whole-length", 1), ("piece-cancelled-when-sent", 2)])
+def test_its_defects_are_found_and_put_down_to_their_causes(tmp_path, capsys, name, seed):
+    assert simulated(tmp_path, "--steps", "4500", "--keep-going", seed=seed) == 1
     said = capsys.readouterr().out
     assert "hits: " in said
     assert "not observed" not in said
     assert "\nnew: " not in said
-    for name, judge in KNOWN.items():
-        assert f"\n{name} (" in said
-        assert f"): {judge}, step " in said.split(f"\n{name} (")[1].partition("\n")[0]
+    assert f"\n{name} (" in said
+    assert f"): {KNOWN[name]}, step " in said.split(f"\n{name} (")[1].partition("\n")[0]
 
 
 @pytest.mark.usefixtures("place")
