@@ -39,6 +39,10 @@ class Client:
     why: str = ""
     gone: bool = False
     """It has cancelled: nothing is owed any more."""
+    silent: int = 0
+    """Rounds that have ended since it came or got something, that one counted."""
+    patience: int = 0
+    """It goes away after so many of them; 0: never."""
     paused: bool = False
     forked: bool = False
     cut: bool = False
@@ -77,13 +81,13 @@ class ClientJudge:
 
     # Clients.
 
-    def add(self, request: ClientRequest, *, branch: int = 0) -> Client:
+    def add(self, request: ClientRequest, *, branch: int = 0, patience: int = 0) -> Client:
         """It asks."""
         if request.id in self.clients:
             self.past.append(self.clients[request.id])
             self.reached["ids used again"] += 1
         client = self.clients[request.id] = Client(request, [TokenContents(request, self.weights, branch)])
-        client.forked = bool(branch)
+        client.forked, client.patience = bool(branch), patience
         return client
 
     def truncate(self, client: Client, length: int, then: tuple[int, ...]) -> None:
@@ -118,6 +122,7 @@ class ClientJudge:
                 self.found.append((TOKENS, f"{one.request}: something is delivered to nobody"))
             elif not client.gone:
                 moved = True
+                client.silent = 0
                 self._deliver(client, one)
         return moved
 
@@ -162,6 +167,8 @@ class ClientJudge:
         """A round is over in which so many tokens were computed; `moved`: somebody has got something, or a client has
         done something; `waiting`: more happens by itself, a transfer or a client's return."""
         live = self.live
+        for client in live:
+            client.silent += 1
         self._barren = 0 if moved or not live else self._barren + 1
         self._quiet = 0 if moved or computed or waiting or not live else self._quiet + 1
         names = ", ".join(client.request.id for client in live)

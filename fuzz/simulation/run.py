@@ -158,6 +158,7 @@ class SimulatedRun:
     def _round(self) -> None:
         self._moved = False
         self._resume_if_only_paused()
+        self._lose_patience(flying=False)
         self._happen(flying=False)
         computed, batch = 0, self._call("schedule")
         if batch is not None:
@@ -166,6 +167,7 @@ class SimulatedRun:
             self._launch(batch)
         else:
             self._hear()
+        self._lose_patience(flying=True)
         self._happen(flying=True)
         self._land(drain=batch is None or not batch.parts)
         moving = self.device.busy or self._reports.busy(self.rounds)
@@ -315,16 +317,26 @@ class SimulatedRun:
         if self._found_live(request.id) is not None:
             self._held.append(one)
             return
-        self.judge.add(request)
+        self.judge.add(request, patience=one.patience)
         self.device.add(request, one.rights)
         self._moved |= self.judge.deliver(self._call("add", request) or ())
 
     def _cancel(self, one: Happening) -> None:
-        if (client := self._found_live(one.id)) is None:
-            return
+        if (client := self._found_live(one.id)) is not None:
+            self._leave(client)
+
+    def _leave(self, client: Client) -> None:
         self._counts["cancelled before their first token"] += not client.got
         client.gone = True
-        self.judge.deliver(self._call("cancel", one.id) or ())
+        self.judge.deliver(self._call("cancel", client.request.id) or ())
+
+    def _lose_patience(self, *, flying: bool) -> None:
+        """Who has got nothing for as long as it waits goes away."""
+        for client in self.judge.live:
+            if client.patience and client.silent >= client.patience and client.patience % 2 == flying:
+                self._moved = True
+                self._counts["cancelled for want of patience"] += 1
+                self._do(Happening(self.rounds, "cancel", id=client.request.id))
 
     def _reset(self, one: Happening) -> None:
         self._call("reset")

@@ -131,6 +131,10 @@ def _plain(one: Happening) -> Iterator[Happening]:
         yield replace(one, flying=False)
     if one.rights:
         yield replace(one, rights=())
+    if one.patience:
+        yield replace(one, patience=0)
+    if one.patience > 1:
+        yield replace(one, patience=one.patience - 1)
     if one.then:
         yield replace(one, then=one.then[:-1])
 

@@ -26,6 +26,9 @@ class Happening:
     """Who is added."""
     rights: tuple[int, ...] = ()
     """For one step with drafts after the other, how many of the device's drafts are right; repeated."""
+    patience: int = 0
+    """Who is added goes away when so many rounds have ended since it came or got something, that one counted; with an
+    odd number, as if `flying`. 0: it waits for ever."""
     id: str = ""
     """Whom it is about, if nobody is added."""
     new: str = ""
@@ -69,7 +72,7 @@ class SimulatedStory:
         """How large it is, for a search for something smaller."""
         tokens = sum(len(job.prompt) + job.max_tokens + len(job.stop) for job in self.jobs)
         extras = sum(bool(job.items) + bool(job.adapter) + bool(job.salt) + bool(job.priority) for job in self.jobs)
-        times = sum(one.at for one in self.happenings)
+        times = sum(one.at + one.patience for one in self.happenings)
         many = 100 * (len(self.happenings) + len(self.shape.groups) + self.depth) + self.shape.max_requests
         return many + tokens + extras + self.shape.num_blocks + times + sum(map(bool, self.reports))
 

@@ -77,7 +77,8 @@ def draw_simulation(draw: Draw, facts: EngineFacts) -> SimulatedStory:
     depth = draw.choose((1, facts.depth, facts.depth, draw.integer(1, facts.depth)))
     swarm = _Swarm(draw, facts)
     happenings = _Life(draw, facts, shape, swarm).happenings()
-    delays = tuple(draw.integer(0, 4) for _ in range(draw.integer(1, 5)))
+    slow = draw.choose((4, 16))
+    delays = tuple(draw.integer(0, slow) for _ in range(draw.integer(1, 5)))
     if "failures" in facts.offers and draw.integer(0, 3) == 0:
         delays += (-1,)
     return SimulatedStory(shape, happenings, depth, delays, _reports(draw, facts))
@@ -132,7 +133,7 @@ def _shape(draw: Draw, facts: EngineFacts) -> EngineShape:
     caching = draw.integer(0, 9) > 0 or "uncached" in facts.lacks
     core = shape_with(groups, blocks, length, max(tokens, 2 + drafts), caching=caching)
     options = {name: draw.choose(values) for name, values in facts.options.items()}
-    return EngineShape(core, min(draw.choose((1, 2, 3, 4, 8)), core.max_num_batched_tokens), drafts, options)
+    return EngineShape(core, min(draw.choose((1, 2, 3, 4, 8, 8)), core.max_num_batched_tokens), drafts, options)
 
 
 # Lives.
@@ -145,12 +146,14 @@ class _Swarm:
         def often(*weights: int) -> int:
             return draw.choose(weights)
 
-        self.cancels = 0 if "cancel" in facts.lacks else often(0, 0, 1, 3, 6)
+        self.cancels = 0 if "cancel" in facts.lacks else often(0, 1, 3, 6)
+        self.impatient = 0 if "cancel" in facts.lacks else often(0, 0, 3)
         self.stops = 0 if "stops" in facts.lacks else often(0, 2, 6)
         self.again = 0 if "ids" in facts.lacks else often(0, 0, 2, 5)
         self.shares = often(0, 4, 6, 7)
         self.too_long = often(0, 0, 0, 1)
         self.exact = often(0, 1, 3)
+        self.long = often(0, 3, 7)
         self.deeds: Mapping[Deed, int] = {what: often(0, 0, 1, 3) for what in MORE if what in facts.methods}
         self.features = {name: often(0, 0, 4) for name in FEATURES}
         self.pace = often(0, 0, 1, 3, 8)
@@ -208,7 +211,8 @@ class _Life:
             request = replace(request, external=draw.integer(1, len(prompt)))
         self._jobs.append(request)
         rights = tuple(draw.integer(0, self._shape.drafts) for _ in range(3)) if self._shape.drafts else ()
-        self._made.append(Happening(at, "add", request=request, rights=rights))
+        patience = draw.integer(1, 16) if self._maybe(swarm.impatient) else 0
+        self._made.append(Happening(at, "add", request=request, rights=rights, patience=patience))
         if self._maybe(swarm.cancels):
             when, flying = self._when(at)
             self._made.append(Happening(when, "cancel", flying, id=id))
@@ -228,6 +232,8 @@ class _Life:
             length, answer = most + draw.integer(0, 4), 4
         elif self._maybe(self._swarm.exact):
             answer = most - length
+        elif self._maybe(self._swarm.long):
+            answer = draw.integer(1, most)
         prompt: tuple[int, ...] = ()
         if self._jobs and self._maybe(self._swarm.shares):
             before = self._told(draw.choose(self._jobs))

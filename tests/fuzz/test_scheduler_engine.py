@@ -16,7 +16,7 @@ from .scheduler_mistakes import MISTAKES, OFFLOADING
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my-scheduler-engine"
 MOST = 30_000
 """Steps in which each mistake must be found."""
-SEEDS = {"host-never-freed": 3, "key-without-place-of-items": 3, "load-of-other-tokens": 3}
+SEEDS = {"gives-back-for-a-load": 3, "key-without-place-of-items": 3}
 """Where seed 1 takes long (docs/evidence/simulation.md)."""
 
 

@@ -97,6 +97,6 @@ def started() -> str:
     return f"LMDeploy {release}"
 
 
-def main(case: Callable[[], tuple[str, str, bool]]) -> None:
+def main(case: Callable[[], tuple[str, str, bool]], fix: Callable[[], None] = lambda: None) -> None:
     """Tells what `case` expects, what happens, and whether the defect shows; see `tell`."""
-    tell(started, case)
+    tell(started, case, fix)

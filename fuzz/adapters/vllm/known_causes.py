@@ -9,7 +9,6 @@ exception, the release, and from what is in the story: it is shrunk before it is
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import lcm
 from typing import Any, NamedTuple
 
 from ....model.attention import rules_for
@@ -119,15 +118,6 @@ def _not_whole(request: ClientRequest) -> ClientRequest:
     return replace(request, external=min(request.external, len(request.prompt) - 1))
 
 
-def _whole_chunks(setup: Setup) -> Setup:
-    """Chunks of several chunks each, as long as a number of blocks: more is kept than is read."""
-    groups = tuple(
-        replace(group, chunk=lcm(group.chunk, group.block_size)) if group.chunk else group
-        for group in setup.shape.groups
-    )
-    return replace(setup, shape=replace(setup.shape, groups=groups))
-
-
 def _set_up(**changes: Any) -> Callable[[Setup], Setup]:
     return lambda setup: replace(setup, **changes)
 
@@ -154,9 +144,9 @@ KNOWN: Mapping[str, KnownCause] = {
         request=_named_by_all,
     ),
     "chunk-astride-block": KnownCause(
-        READS,
+        (*READS, FATE, PROGRESS),
         lambda story, setup: any(group.chunk % group.block_size for group in setup.shape.groups),
-        setup=_whole_chunks,
+        engine=remedies.count_no_tokens_between_chunks,
     ),
     "state-from-outside": KnownCause(
         (FATE,),
@@ -256,7 +246,7 @@ KNOWN: Mapping[str, KnownCause] = {
         READS,
         lambda story, setup: setup.asynchronous and setup.drafts > 0 and _gives_up(setup),
         fixed="0.26",
-        engine=remedies.never_cut_windows,
+        engine=remedies.cut_windows_by_known_tokens,
     ),
     "states-by-scheduler": KnownCause(
         READS, lambda story, setup: _has_states(setup), engine=remedies.register_written_states_only

@@ -6,6 +6,7 @@ Each takes away one cause and leaves everything else as it is (`known_causes`). 
 
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from typing import Any
 
 from ....model.arith import cdiv
@@ -100,11 +101,48 @@ def hold_hits_first(engine: Any) -> None:
     _wrap(coordinator, "allocate_new_computed_blocks", begin)
 
 
-def never_cut_windows(engine: Any) -> None:
-    """Nothing is given up behind windows and chunks while a request runs."""
+def cut_windows_by_known_tokens(engine: Any) -> None:
+    """What is given up behind windows and chunks goes by tokens that are known: the others may be rejected."""
+    requests = engine.scheduler.requests
+
+    def skip(original: Callable[..., Any], name: str, computed: int, *given: Any) -> None:
+        original(name, min(computed, requests[name].num_tokens) if name in requests else computed, *given)
+
     for manager in _managers(engine):
         if type(manager.kv_cache_spec).__name__ in NARROW:
-            manager.remove_skipped_blocks = lambda *given, **named: None
+            _wrap(manager, "remove_skipped_blocks", skip)
+
+
+def count_no_tokens_between_chunks(engine: Any) -> None:
+    """Blocks before a chunk count as found only if the hit reaches the chunk; else its end is the limit of another
+    search."""
+    core = engine.scheduler.kv_cache_manager.coordinator
+    for manager in _managers(engine):
+        if not hasattr(manager, "attention_chunk_size"):
+            continue
+        kind = type(manager)
+        reaching = _reaching_its_chunk(kind)
+        manager.find_longest_cache_hit = reaching.find_longest_cache_hit
+        for index, group in enumerate(getattr(core, "attention_groups", ())):
+            parts = [reaching if part is kind else part for part in group]
+            core.attention_groups[index] = type(group)(*parts) if hasattr(group, "_fields") else tuple(parts)
+
+
+def _reaching_its_chunk(kind: Any) -> Any:
+    """The manager of chunks, with another search."""
+
+    def find(cls: Any, *given: Any, **named: Any) -> Any:
+        told = signature(kind.find_longest_cache_hit).bind(*given, **named)
+        spec = told.arguments["kv_cache_spec"]
+        while True:
+            answer = kind.find_longest_cache_hit(*told.args, **told.kwargs)
+            rows = answer[0] if isinstance(answer[-1], int) else answer
+            length = len(rows[0]) * spec.block_size
+            if length >= told.arguments["max_length"] // spec.attention_chunk_size * spec.attention_chunk_size:
+                return answer
+            told.arguments["max_length"] = length
+
+    return type(kind.__name__, (kind,), {"find_longest_cache_hit": classmethod(find)})
 
 
 def count_one_state_more(engine: Any) -> None:

@@ -10,7 +10,7 @@ from blockproof.fuzz.cli.main import main
 from .released import place_of
 
 NAME = families()["lmdeploy"].example
-CONFIRM = Path(__file__).resolve().parents[3] / "docs" / "evidence" / "lmdeploy_loop_confirm.py"
+FINDINGS = Path(__file__).resolve().parents[3] / "docs" / "evidence" / "findings"
 KNOWN = {"piece-cancelled-when-sent": "fate", "prompt-of-the-whole-length": "memory"}
 
 
@@ -20,21 +20,21 @@ def place():
     return place_of(NAME)
 
 
-def simulated(out: Path, *more: str) -> int:
-    command = ["simulate", "--target", NAME, "--seed", "1", "--out", str(out), "--shrink-seconds", "0"]
+def simulated(out: Path, *more: str, seed: int = 1) -> int:
+    command = ["simulate", "--target", NAME, "--seed", str(seed), "--out", str(out), "--shrink-seconds", "0"]
     return main([*command, *more])
 
 
 @pytest.mark.usefixtures("place")
-def test_its_defects_are_found_and_put_down_to_their_causes(tmp_path, capsys):
-    assert simulated(tmp_path, "--steps", "6000", "--keep-going") == 1
+@pytest.mark.parametrize(("name", "seed"), [("prompt-of-the-whole-length", 1), ("piece-cancelled-when-sent", 2)])
+def test_its_defects_are_found_and_put_down_to_their_causes(tmp_path, capsys, name, seed):
+    assert simulated(tmp_path, "--steps", "4500", "--keep-going", seed=seed) == 1
     said = capsys.readouterr().out
     assert "hits: " in said
     assert "not observed" not in said
     assert "\nnew: " not in said
-    for name, judge in KNOWN.items():
-        assert f"\n{name} (" in said
-        assert f"): {judge}, step " in said.split(f"\n{name} (")[1].partition("\n")[0]
+    assert f"\n{name} (" in said
+    assert f"): {KNOWN[name]}, step " in said.split(f"\n{name} (")[1].partition("\n")[0]
 
 
 @pytest.mark.usefixtures("place")
@@ -44,9 +44,10 @@ def test_a_planted_fault_is_found(tmp_path, capsys, fault, judge):
     assert f": {judge}, step " in capsys.readouterr().out
 
 
-def test_both_defects_show_with_its_own_loop_on_asyncio(place):
-    environment = {"PYTHONPATH": str(place.layers[0]), "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([place.python, CONFIRM], env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 1, done.stderr
-    assert "is given the token of sequence 0" in done.stdout
-    assert "the model agent raises AttributeError" in done.stdout
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_defect_shows_with_its_own_loop_on_asyncio_and_not_behind_the_change(place, name):
+    environment = {"PYTHONPATH": f"{place.layers[0]}:{FINDINGS}", "CUDA_VISIBLE_DEVICES": ""}
+    for more, status in ([], 1), (["--fixed"], 0):
+        command = [place.python, FINDINGS / name / "scenario.py", *more]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == status, done.stdout + done.stderr

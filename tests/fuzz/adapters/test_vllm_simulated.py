@@ -104,9 +104,6 @@ def test_what_is_taken_away_is_the_cause_and_nothing_else() -> None:
     assert replace(named, items=OVERLAPPING.items) == OVERLAPPING
     adapters = [KNOWN["adapter-loaded-anew"].request(one).adapter for one in TWO_VERSIONS]
     assert len(set(adapters)) == 2
-    chunked = setup_of(story(job("a"), groups=(Group("chunked", 4, chunk=6),)).shape)
-    whole = KNOWN["chunk-astride-block"].setup(chunked)
-    assert [group.chunk for group in whole.shape.groups] == [12]
     assert KNOWN["prompt-loaded-whole"].request(job("a", external=8)).external == 7
 
 
@@ -155,6 +152,7 @@ BY_EXPERIMENT = {
     "no-fine-lookup-in-windows": ("lookup-asserts", FATE),
     "copied-state-counted-twice": ("vllm-project/vllm#46384", PROGRESS),
     "state-behind-a-gap": ("vllm-project/vllm#55450", CHECKS),
+    "hit-between-chunks": ("chunk-astride-block", MEMORY),
 }
 """By file in `inputs`: cause and judge on 0.26.0."""
 
@@ -166,6 +164,15 @@ def test_what_a_run_on_0_26_found_is_named_by_experiment(file: str, named: tuple
     task = StoryTask(replay=read_story(INPUTS / f"{file}.json").story, shrink_seconds=0.0)
     found = simulate("vllm==0.26.0", task, None, lambda text: None).found
     assert [(one["known"], one["judge"]) for one in found] == [named]
+
+
+def test_a_window_that_is_cut_for_drafts_in_flight_is_named_by_experiment() -> None:
+    """The experiment gives up blocks by known tokens; without giving any up, the contract would object."""
+    if environments.find("vllm==0.23.0") is None:
+        pytest.skip("blockproof targets install vllm==0.23.0")
+    task = StoryTask(replay=read_story(INPUTS / "window-cut-in-flight.json").story, shrink_seconds=0.0)
+    found = simulate("vllm==0.23.0", task, None, lambda text: None).found
+    assert [(one["known"], one["judge"]) for one in found] == [("window-cut-too-early", MEMORY)]
 
 
 SILENT = (("vllm==0.26.0", "state-of-drafts-in-flight"), (RELEASE, "hit-cut-for-a-load"))

@@ -105,6 +105,24 @@ def test_what_flies_happens_between_a_step_and_the_news_of_one():
     assert calls[:4] == ["schedule", "schedule", "cancel a", "update"]
 
 
+def test_who_gets_nothing_loses_patience_and_who_is_served_does_not():
+    both = tuple(Happening(0, "add", request=ClientRequest(name, (1, 2, 3), 6), patience=2) for name in "ab")
+    run = SimulatedRun(OneAtATime(), SimulatedStory(shape_of(), both))
+    assert run.run(50) == []
+    assert run.reached["cancelled for want of patience"] == 1
+    assert {name: ended for name, (ended, _) in run.fates.items()} == {"a": "length"}
+
+
+@pytest.mark.parametrize(
+    ("patience", "calls"),
+    [(1, ["schedule", "schedule", "cancel a", "update"]), (2, ["schedule", "schedule", "update", "cancel a"])],
+)
+def test_with_an_odd_number_patience_ends_when_a_step_was_just_begun(patience, calls):
+    first = replace(happens()[0], patience=patience)
+    story = SimulatedStory(shape_of(), (first,), depth=2)
+    assert told(scripted((0, 1), (1, 1)), story, depth=2)[:4] == calls
+
+
 def test_an_id_in_use_waits_until_it_is_free():
     again = Happening(0, "add", request=ClientRequest("r0", (4, 4), 2))
     run = SimulatedRun(OneAtATime(), replace(STORY, happenings=(*STORY.happenings, again)))

@@ -42,6 +42,7 @@ def test_all_that_an_engine_offers_occurs():
     assert {*done} == {"add", "cancel", "resume", *MORE}
     jobs = [job for story in stories for job in story.jobs]
     assert all(done[what] > 100 for what in done)
+    assert {one.patience % 2 for story in stories for one in story.happenings if one.patience} == {0, 1}
     for name in ("adapter", "salt", "items", "stop", "priority", "external"):
         assert sum(bool(getattr(job, name)) for job in jobs) > 100, name
     assert {story.depth for story in stories} == {1, 2, 3}
@@ -68,6 +69,7 @@ def test_what_an_engine_lacks_is_not_asked():
     for story in drawn(facts=EngineFacts(lacks=frozenset({"cancel", "stops", "ids", "uncached"}))):
         assert len({job.id for job in story.jobs}) == len(story.jobs)
         assert {one.what for one in story.happenings} == {"add"}
+        assert not any(one.patience for one in story.happenings)
         assert not any(job.stop for job in story.jobs)
         assert story.shape.core.caching
 

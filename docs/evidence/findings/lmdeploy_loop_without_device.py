@@ -1,37 +1,13 @@
-"""Two defects of LMDeploy 0.18.0, shown with its own engine loop on asyncio, without a GPU and without blockproof.
+"""LMDeploy's own engine loop on asyncio, without a device: no GPU, and of LMDeploy its Python files and their imports.
 
-    python docs/evidence/lmdeploy_loop_confirm.py
-
-Needs the Python files of LMDeploy and what these import, torch on a CPU. `Engine`'s callbacks, `EngineLoop`,
-`InputsMakerAsync`, the scheduler and `ARStepInputs`, the batch that decodes, are LMDeploy's; the executor below sends a
-step as `UniExecutor` does, and its model samples token 1000 + n for sequence n. The exit status is 1 if one shows.
+`Engine`'s callbacks, `EngineLoop`, `InputsMakerAsync`, the scheduler and `ARStepInputs`, the batch that decodes, are
+LMDeploy's. The executor sends a step as `UniExecutor` does, and its model samples token 1000 + n for sequence n.
 """
 
 import asyncio
 import logging
-import sys
-from importlib.machinery import PathFinder
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
-
-logging.disable(logging.CRITICAL)
-package = ModuleType("lmdeploy")  # its own __init__ imports an HTTP client and pipelines
-found = PathFinder.find_spec("lmdeploy")
-package.__path__ = list((found and found.submodule_search_locations) or [])
-sys.modules["lmdeploy"] = package
-
-from lmdeploy.pytorch.config import CacheConfig, SchedulerConfig  # noqa: E402
-from lmdeploy.pytorch.engine.engine import Engine  # noqa: E402
-from lmdeploy.pytorch.engine.engine_loop import build_engine_loop  # noqa: E402
-from lmdeploy.pytorch.engine.model_agent import BatchedOutputs  # noqa: E402
-from lmdeploy.pytorch.engine.request import Request, RequestType, Response  # noqa: E402
-from lmdeploy.pytorch.messages import SamplingParam, SequenceMeta  # noqa: E402
-from lmdeploy.pytorch.paging import Scheduler  # noqa: E402
-from lmdeploy.pytorch.strategies.ar.engine import AREngineStrategy  # noqa: E402
-from lmdeploy.pytorch.strategies.ar.model_agent import ARModelAgentStrategy  # noqa: E402
-from lmdeploy.pytorch.strategies.ar.sampling import ARSamplingStrategy  # noqa: E402
-from lmdeploy.pytorch.strategies.ar.sequence import ARSequenceStrategy  # noqa: E402
-from lmdeploy.pytorch.strategies.ar.step_inputs import ARStepInputs  # noqa: E402
 
 BLOCK, LENGTH = 16, 128
 """Tokens of a block, and of a session at most."""
@@ -45,10 +21,12 @@ class Executor:
 
     def __init__(self) -> None:
         import torch
+        from lmdeploy.pytorch.strategies.ar.step_inputs import ARStepInputs
 
         self.torch, self.rows, self.outputs = torch, ARStepInputs(), asyncio.Queue[Any]()
         self.sequences: Any = list
         self.said: list[str] = []
+        self.steps = 0
         self.when_sent: Any = None
 
     async def forward_async(self, payload: dict[str, Any]) -> None:
@@ -57,8 +35,9 @@ class Executor:
             with self.torch.inference_mode():
                 self.outputs.put_nowait(self._forward(payload))
         except Exception as error:
-            self.said.append(f"the model agent raises {type(error).__name__}: {error}")
+            self.said.append(f"{type(error).__name__}: {error}")
             raise
+        self.steps += 1
         if self.when_sent is not None:
             self.when_sent()
         await asyncio.sleep(0)
@@ -92,6 +71,8 @@ class Executor:
             rows.step_decode(*given)
         elif not inputs.is_chunk or inputs.is_last_chunk:
             rows.merge_prefill(*given)
+        from lmdeploy.pytorch.engine.model_agent import BatchedOutputs
+
         return BatchedOutputs(tokens, stopped)
 
     async def get_output_async(self) -> Any:
@@ -104,6 +85,16 @@ class Served:
 
     def __init__(self, step: int) -> None:
         """`step`: the most tokens of a prefill (`max_prefill_token_num`)."""
+        from lmdeploy.pytorch.config import CacheConfig, SchedulerConfig
+        from lmdeploy.pytorch.engine.engine import Engine
+        from lmdeploy.pytorch.engine.engine_loop import build_engine_loop
+        from lmdeploy.pytorch.messages import SequenceMeta
+        from lmdeploy.pytorch.paging import Scheduler
+        from lmdeploy.pytorch.strategies.ar.engine import AREngineStrategy
+        from lmdeploy.pytorch.strategies.ar.model_agent import ARModelAgentStrategy
+        from lmdeploy.pytorch.strategies.ar.sampling import ARSamplingStrategy
+        from lmdeploy.pytorch.strategies.ar.sequence import ARSequenceStrategy
+
         cache = CacheConfig(
             max_batches=8,
             block_size=BLOCK,
@@ -112,6 +103,7 @@ class Served:
             num_reserved_gpu_blocks=1,
             max_prefill_token_num=step,
         )
+        logging.disable(logging.CRITICAL)
         scheduling, self.executor = SchedulerConfig(max_batches=8, max_session_len=LENGTH), Executor()
         self.engine: Any = Engine.__new__(Engine)  # its own __init__ loads a model
         vars(self.engine).update(
@@ -139,6 +131,8 @@ class Served:
 
     def ask(self, kind: str, **data: Any) -> None:
         """A client's request is in the queue."""
+        from lmdeploy.pytorch.engine.request import Request, RequestType, Response
+
         response = Response(None, 0, asyncio.Event())
         self.engine.req_manager.requests.put_nowait(
             Request(RequestType[kind], 0, {"response": False, **data}, response)
@@ -146,6 +140,8 @@ class Served:
 
     def add(self, session: int, length: int, answer: int) -> None:
         """As `EngineInstance.async_stream_infer` does."""
+        from lmdeploy.pytorch.messages import SamplingParam
+
         self.ask("ADD_SESSION", session_id=session)
         sampling = SamplingParam(max_new_tokens=answer)
         self.ask("ADD_MESSAGE", session_id=session, token_ids=[1] * length, sampling_param=sampling, adapter_name=None)
@@ -163,43 +159,3 @@ class Served:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         return self.executor.said
-
-
-async def whole_length() -> list[str]:
-    """A prompt of the whole session length, and another request beside it."""
-    served = Served(step=2 * LENGTH)
-    served.add(1, LENGTH, 4)
-    served.add(2, 4, 8)
-    return await served.run()
-
-
-async def cancelled_piece() -> list[str]:
-    """The first request is a long prompt, and cancelled when its first piece has been sent; then somebody else asks."""
-    served = Served(step=LENGTH // 4)
-    served.add(1, LENGTH // 2, 4)
-
-    def when_sent() -> None:
-        served.executor.when_sent = None
-        served.cancel(1)
-        asyncio.get_running_loop().call_later(0.2, served.add, 2, 4, 8)
-
-    served.executor.when_sent = when_sent
-    return await served.run()
-
-
-def main() -> int:
-    """Prints a line for each case; returns the exit status."""
-    status = 0
-    cases = {
-        "a prompt of the whole session length, another request beside it": whole_length(),
-        "the first request is cancelled when a piece of it has been sent, then another one": cancelled_piece(),
-    }
-    for name, case in cases.items():
-        said = asyncio.run(case)
-        status |= bool(said)
-        print(f"{name}: {said[0] if said else 'nothing wrong'}{f' ({len(said)} such lines)' if len(said) > 1 else ''}")
-    return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())
