@@ -177,9 +177,7 @@ class TierJudge:
         elif one.what == "fork":
             self._forget(one.new)
         elif one.what == "truncate":
-            left = min(self._landed.get(one.id, 0), one.length)
-            self._forget(one.id)
-            self._landed[one.id] = left
+            self._forget(one.id)  # the engine may begin anew with it
         elif one.what == "cancel":
             self._gone(one.id, "cancelled")
         elif one.what == "reweigh":
@@ -215,7 +213,11 @@ class TierJudge:
                 for name in whole:
                     ideal.store(name)
             promised = {*book.reserved.values(), *book.left}
-            missing = {name: number for name, number in whole.items() if not book.has(name) and name not in promised}
+            missing = {
+                name: number
+                for name, number in whole.items()
+                if not (book.has(name) or name in promised or (name[0], UNSAID) in promised)
+            }
             if missing:
                 book.due.append(_Due(id, whole, missing, book.room(whole), self._round + GRACE))
 

@@ -122,6 +122,11 @@ ROOM: Mapping[str, Mistake] = {
     "tier-use-counts": Mistake(
         "under FIFO, who is found stays longer", '            if self.policy == "lru":\n', "            if key:\n"
     ),
+    "tier-place-of-a-store-is-given-away": Mistake(
+        "a place to which a store is on its way is taken for another one",
+        "        place = self.free.pop()\n",
+        "        place = next(iter(self.coming.values())) if len(self.coming) > 2 else self.free.pop()\n",
+    ),
     "tier-failed-store-keeps-its-place": Mistake(
         "the place of a store that failed is lost",
         "        else:\n            self.free.append(place)\n        self.deeds",
