@@ -312,7 +312,7 @@ def test_an_unknown_tier_is_objected_to():
 def test_what_was_evicted_in_the_very_call_was_stored_also_if_nobody_said_whose_it_is():
     stage = Stage()
     for block, place in ((0, 0), (1, 1)):  # of r0
-        stage.judge.hear([TierEvent("reserved", places=(place,))], claims=False)
+        stage.say("reserved", place)
         stage.store(f"s{block}", block, place)
         stage.say("stored", place)
     stage.keep("r2", 1, 2)
@@ -322,6 +322,21 @@ def test_what_was_evicted_in_the_very_call_was_stored_also_if_nobody_said_whose_
     for _ in range(GRACE + 1):
         stage.judge.round()
     assert stage.found == ""
+
+
+def test_what_is_stored_when_tokens_change_is_what_was_computed_of_the_old_ones():
+    stage = Stage()
+    cut = Happening(0, "truncate", id="r0", length=1, then=(5, 5, 5))
+    stage.judge.will_happen(cut)
+    stage.device.truncate("r0", 1, (5, 5, 5))
+    stage.say("reserved", 1, request="r0")
+    stage.judge.happened(cut)
+    stage.store("a", 0, 1)
+    stage.say("stored", 1)
+    stage.say("looked", request="r0", asked=1)
+    assert stage.found == ""
+    stage.say("looked", request="r1", asked=1)
+    assert "is not found" in stage.found
 
 
 def test_who_was_cut_owes_nothing_until_he_is_computed_again():
