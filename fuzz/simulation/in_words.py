@@ -3,6 +3,7 @@
 from typing import Any
 
 from .protocol import ClientRequest, Delivered, Engine, EngineShape, Scheduled, ScheduledBatch, Slots, StepResults
+from .tiers import TierEvent
 
 
 class TellingEngine:
@@ -16,6 +17,8 @@ class TellingEngine:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._engine, name)
+        if name == "tier_events":
+            return lambda: self._of_tiers(found())
         if name not in ("reset", "reweigh", "pause", "resume", "fork", "truncate"):
             return found
 
@@ -70,9 +73,18 @@ class TellingEngine:
         tokens = ", ".join(f"{name} {list(tokens)}" for name, tokens in results.tokens.items() if tokens)
         more = "".join(f"; {name} has ended" for name in results.transferred)
         more += "".join(f"; {name} has failed" for name in results.failed)
+        more += "".join(f"; worker {worker} is done with {name}" for worker, name in results.by_worker)
         self._begin(f"update: {ended} has sampled {tokens or 'nothing'}{more}")
         self._landed(batch, results)
         return self._delivered(self._engine.update(batch, results))
+
+    def _of_tiers(self, events: Any) -> Any:
+        for one in events or ():
+            if isinstance(one, TierEvent):
+                whose = f" for block {one.first} of {one.request}" if one.request else ""
+                asked = f" and the {one.asked - 1} behind it" if one.asked > 1 else ""
+                self._more(f"{one.tier}: {one.what} {list(one.places)}{whose}{asked}")
+        return events
 
     def _delivered(self, told: Any) -> Any:
         for one in told or ():

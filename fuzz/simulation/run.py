@@ -236,10 +236,10 @@ class SimulatedRun:
             self._hear()
             self.tiers.delivered(told)
 
-    def _hear(self, *, claims: bool = True) -> None:
+    def _hear(self) -> None:
         """What was done with lower tiers."""
         if self.tiers is not None:
-            self.tiers.hear(self._call("tier_events"), claims=claims)
+            self.tiers.hear(self._call("tier_events"))
 
     def _is_idle(self) -> bool:
         return bool(self._call("idle"))
@@ -296,9 +296,11 @@ class SimulatedRun:
             self._count(one)
 
     def _do(self, one: Happening) -> None:
+        if self.tiers is not None:
+            self.tiers.will_happen(one)
         DEEDS[one.what](self, one)
         if self.tiers is not None:
-            self._hear(claims=one.what not in ("truncate", "reweigh"))
+            self._hear()
             self.tiers.happened(one)
 
     def _is_quiet(self) -> bool:

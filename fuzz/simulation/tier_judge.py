@@ -122,7 +122,8 @@ class TierJudge:
         self._steps: deque[dict[str, int]] = deque()
         """For each step in flight, how many tokens of its requests are in memory once it has ended."""
         self._landed: dict[str, int] = {}
-        self._claims = True
+        self._before: dict[tuple[str, str], list[Name]] = {}
+        """By tier and request, the names of its blocks before what happens now."""
 
     # What the device sees.
 
@@ -170,6 +171,13 @@ class TierJudge:
 
     # What happens to requests.
 
+    def will_happen(self, one: Happening) -> None:
+        """Clients or an operator are about to do this: what is stored meanwhile is what was computed before."""
+        if one.what in ("truncate", "reweigh"):
+            for id in [one.id] if one.id else self._device.requests:
+                for name, book in self._books.items():
+                    self._before[name, id] = self._names(book, id)
+
     def happened(self, one: Happening) -> None:
         """Clients or an operator have done this, and what the engine did at once has been heard."""
         if one.what == "add" and one.request is not None:
@@ -177,9 +185,7 @@ class TierJudge:
         elif one.what == "fork":
             self._forget(one.new)
         elif one.what == "truncate":
-            left = min(self._landed.get(one.id, 0), one.length)
-            self._forget(one.id)
-            self._landed[one.id] = left
+            self._forget(one.id)  # the engine may begin anew with it
         elif one.what == "cancel":
             self._gone(one.id, "cancelled")
         elif one.what == "reweigh":
@@ -215,15 +221,18 @@ class TierJudge:
                 for name in whole:
                     ideal.store(name)
             promised = {*book.reserved.values(), *book.left}
-            missing = {name: number for name, number in whole.items() if not book.has(name) and name not in promised}
+            missing = {
+                name: number
+                for name, number in whole.items()
+                if not (book.has(name) or name in promised or (name[0], UNSAID) in promised)
+            }
             if missing:
                 book.due.append(_Due(id, whole, missing, book.room(whole), self._round + GRACE))
 
     # What the engine says.
 
-    def hear(self, events: Iterable[TierEvent], *, claims: bool = True) -> None:
-        """What it did in one call. Without `claims` its requests are others by now than when they were spoken of."""
-        self._claims = claims
+    def hear(self, events: Iterable[TierEvent]) -> None:
+        """What it did in one call."""
         for book in self._books.values():
             book.left.clear()
         for event in events:
@@ -239,6 +248,7 @@ class TierJudge:
             _HEARD[event.what](self, event, book)
         for name, book in self._books.items():
             self._needed(name, book, book.evicted)
+        self._before.clear()
 
     def _needed(self, tier: str, book: _Book, idle: int) -> None:
         """Room was made, and so many places are left empty now."""
@@ -269,7 +279,8 @@ class TierJudge:
             self._find(event.tier, f"{what}; {event.request} looks for block {event.first + len(event.places)}")
 
     def _reserved(self, event: TierEvent, book: _Book) -> None:
-        claimed = self._names(book, event.request) if self._claims and event.request else []
+        before = self._before.get((event.tier, event.request))
+        claimed = self._names(book, event.request) if before is None else before
         for number, place in enumerate(event.places, event.first):
             if place in book.held or place in book.reserved:
                 self._find(event.tier, f"place {place} is reserved, and is not free")

@@ -122,6 +122,11 @@ ROOM: Mapping[str, Mistake] = {
     "tier-use-counts": Mistake(
         "under FIFO, who is found stays longer", '            if self.policy == "lru":\n', "            if key:\n"
     ),
+    "tier-place-of-a-store-is-given-away": Mistake(
+        "a place to which a store is on its way is taken for another one",
+        "        place = self.free.pop()\n",
+        "        place = next(iter(self.coming.values())) if len(self.coming) > 2 else self.free.pop()\n",
+    ),
     "tier-failed-store-keeps-its-place": Mistake(
         "the place of a store that failed is lost",
         "        else:\n            self.free.append(place)\n        self.deeds",
@@ -210,22 +215,22 @@ REPORTS: Mapping[str, Mistake] = {
     "report-is-not-waited-for": Mistake(
         "a transfer is given up while it still writes", "PATIENCE = 14", "PATIENCE = 1"
     ),
-    "transfers-are-named-by-request": Mistake(
+    "report-by-the-name-of-a-request": Mistake(
         "transfers have the name of their request, so that a late report is taken for one of the next transfer",
         'load = Transfer(f"t{self.count}", sequence',
         "load = Transfer(sequence.id, sequence",
     ),
-    "stores-of-a-request-have-one-name": Mistake(
+    "report-by-one-name-for-all-stores": Mistake(
         "all stores of a request have one name",
         'store = Transfer(f"t{self.count}", sequence',
         'store = Transfer(f"s{sequence.id}", sequence',
     ),
-    "given-up-load-keeps-the-request": Mistake(
+    "report-given-up-loses-the-request": Mistake(
         "who was loaded, and is given up, does not wait again",
         "            self.give_back(sequence)\n            self.wait(sequence)\n",
         "            self.give_back(sequence)\n",
     ),
-    "given-up-store-keeps-its-blocks": Mistake(
+    "report-given-up-keeps-blocks": Mistake(
         "the blocks of a store that is given up are never free again",
         "            for block in self.storing.pop(id).blocks:\n",
         "            for block in self.storing.pop(id).blocks[: None if well else 0]:\n",

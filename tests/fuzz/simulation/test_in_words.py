@@ -14,6 +14,7 @@ from blockproof.fuzz.simulation.protocol import (
 )
 from blockproof.fuzz.simulation.run import SimulatedRun
 from blockproof.fuzz.simulation.story import Happening, SimulatedStory
+from blockproof.fuzz.simulation.tier_faults import OneWithTier
 
 from .engines import Scripted, shape_of
 
@@ -60,3 +61,21 @@ def test_all_that_a_batch_can_have_is_told():
         "update: no step has sampled nothing; t has ended; u has failed",
         "reset",
     ]
+
+
+def test_what_a_tier_does_and_what_workers_say_is_told():
+    request = ClientRequest("a", (1, 2, 3, 4), 1)
+    story = SimulatedStory(shape_of(), (Happening(0, "add", request=request),))
+    telling = TellingEngine(OneWithTier())
+    assert SimulatedRun(telling, story).run(100) == []
+    told = [line for line in telling.lines if line.startswith("  host")]
+    assert told == [
+        "  host: looked [] for block 0 of a and the 1 behind it",
+        "  host: reserved [0] for block 0 of a",
+        "  host: reserved [1] for block 1 of a",
+        "  host: stored [0]",
+        "  host: stored [1]",
+    ]
+    telling.update(None, StepResults(by_worker=((1, "t"),)))
+    assert telling.lines[-1].endswith("; worker 1 is done with t")
+    assert not hasattr(TellingEngine(OneAtATime()), "tier_events")

@@ -1,6 +1,7 @@
 """A lower tier: what its judge objects to, clause by clause, and the definition of each policy."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from blockproof.fuzz.engines.simulated import PLANTED, SEEN
@@ -26,6 +27,8 @@ from .engines import shape_of
 
 SHAPE = shape_of()
 PROMPTS = {"r0": (1, 2, 3, 4, 5), "r1": (1, 2, 3, 4, 1), "r2": (5, 5, 5, 5, 5)}
+LOST: Any = "lost"
+NO_PLACES: Any = ("a",)
 FACTS = LowerTier(3, "lru", frozenset({"ended"}))
 
 
@@ -285,8 +288,8 @@ def test_each_planted_fault_is_seen_in_an_engine_with_a_tier(fault):
     [
         ("tier_events", None, "tier_events() returned None; return a list of TierEvent"),
         ("tier_events", ["a"], "a str among what was done; it must be a TierEvent"),
-        ("tier_events", [TierEvent("lost")], "what='lost'; it is one of 'looked'"),
-        ("tier_events", [TierEvent("stored", places=("a",))], "they are numbers of places"),
+        ("tier_events", [TierEvent(LOST)], "what='lost'; it is one of 'looked'"),
+        ("tier_events", [TierEvent("stored", places=NO_PLACES)], "they are numbers of places"),
         ("look", EngineView(8, tiers={"host": -1}), "tiers={'host': -1}; it is the number of blocks"),
     ],
 )
@@ -304,3 +307,43 @@ def test_an_unknown_tier_is_objected_to():
     stage.judge.hear([TierEvent("pinned", "disk", (1,))])
     assert stage.found == "disk: is spoken of, and is none of the engine's tiers"
     assert TIER == "tier"
+
+
+def test_what_was_evicted_in_the_very_call_was_stored_also_if_nobody_said_whose_it_is():
+    stage = Stage()
+    for block, place in ((0, 0), (1, 1)):  # of r0
+        stage.say("reserved", place)
+        stage.store(f"s{block}", block, place)
+        stage.say("stored", place)
+    stage.keep("r2", 1, 2)
+    stage.judge.hear([TierEvent("evicted", places=(0,)), TierEvent("reserved", places=(0,), request="r2")])
+    stage.judge.delivered([Delivered("r0", (), "length")])
+    stage.say("released", 0)
+    for _ in range(GRACE + 1):
+        stage.judge.round()
+    assert stage.found == ""
+
+
+def test_what_is_stored_when_tokens_change_is_what_was_computed_of_the_old_ones():
+    stage = Stage()
+    cut = Happening(0, "truncate", id="r0", length=1, then=(5, 5, 5))
+    stage.judge.will_happen(cut)
+    stage.device.truncate("r0", 1, (5, 5, 5))
+    stage.say("reserved", 1, request="r0")
+    stage.judge.happened(cut)
+    stage.store("a", 0, 1)
+    stage.say("stored", 1)
+    stage.say("looked", request="r0", asked=1)
+    assert stage.found == ""
+    stage.say("looked", request="r1", asked=1)
+    assert "is not found" in stage.found
+
+
+def test_who_was_cut_owes_nothing_until_he_is_computed_again():
+    stage = Stage(replace(FACTS, keeps=frozenset({"preempted"})))
+    stage.device.truncate("r0", 4, ())
+    stage.judge.happened(Happening(0, "truncate", id="r0", length=4))
+    stage.judge.launched(ScheduledBatch(preempted=("r0",)))
+    for _ in range(GRACE + 1):
+        stage.judge.round()
+    assert stage.found == ""
