@@ -141,7 +141,8 @@ class Case:
                 starts.append(start)
                 lengths.append(length)
                 tokens += [(row, start + i) for i in range(length)]
-        host.schedule(starts, None if one_each else lengths, chosen)
+        in_order = one_each and chosen == list(range(len(chosen)))
+        host.schedule(starts, None if one_each else lengths, None if in_order else chosen)
         return tokens
 
     def _written(self, row: int, position: int) -> bool:
@@ -180,15 +181,17 @@ class Case:
         return Expected([tables], places)
 
 
-def steps(number: int, seed: int, open_tables: Callable[[BlockTables, int], Any]) -> Iterator[str | None]:
-    """Carry out so many steps; yields for each what is wrong with it, or None. `open_tables` gives device tables."""
+def steps(
+    number: int, seed: int, open_tables: Callable[[BlockTables, int], Any], tables: type[BlockTables] = BlockTables
+) -> Iterator[str | None]:
+    """Carry out so many steps; yields for each what is wrong with it, or None.
+
+    `open_tables` gives device tables, `tables` are those of the host."""
     draw = Random(seed)
     done = 0
     while done < number:
         case = Case(draw)
-        host = BlockTables(
-            case.groups, case.requests, num_blocks=NUM_BLOCKS, rank=case.rank, interleave=case.interleave
-        )
+        host = tables(case.groups, case.requests, num_blocks=NUM_BLOCKS, rank=case.rank, interleave=case.interleave)
         device = open_tables(host, 250)
         captured = draw.randrange(2 * STEPS_OF_A_CASE)
         waiting: list[tuple[Expected, list[torch.Tensor]]] = []
@@ -232,18 +235,22 @@ def opener(kernels: str, device: str, queue: type[HostQueue], module: Any = devi
 
 FAULTS: dict[str, list[tuple[str, str, str]]] = {
     "triton_kernels": [
-        ("slots are one too high", "wide * width + local % width", "wide * width + local % width + 1"),
-        ("slots come from the first group's table", "at = tl.load(there + 1) + row", "at = tl.load(numbers + 1) + row"),
+        ("slots are one too high", "wide * width + offset_in_block", "wide * width + offset_in_block + 1"),
+        ("slots come from the first group's table", "at = tl.load(there + 2) + row", "at = tl.load(numbers + 2) + row"),
+        ("entries come to the first group's table", "tl.load(there + 2) + row * tl", "tl.load(numbers + 2) + row * tl"),
+        ("entries come one too early", "entry * of_group, first)", "tl.maximum(entry - 1, 0) * of_group, first)"),
         ("the last changed entry stays as it was", "inside = at < count", "inside = at < count - 1"),
         ("what fills a step up is not written", "mask=token < wanted", "mask=inside"),
         ("the row of the request before", "rows + low, mask", "rows + tl.maximum(low - 1, 0), mask"),
         ("a token belongs to the request that ends before it", "behind = end > token", "behind = end >= token"),
-        ("another rank's tokens are written, too", "== tl.load(there + 7)", ">= 0"),
-        ("a ring is left", "entry = local // width % tl.load(there + 8)", "entry = local // width"),
+        ("all tokens are the first request's", "tl.where(rounds == 0, token, 0)", "token * 0"),
+        ("a search ends early", "for _ in range(rounds):", "for _ in range(rounds - 1):"),
+        ("another rank's tokens are written, too", "== tl.load(there + 8)", ">= 0"),
+        ("a ring is left", "entry = entry % tl.load(there + 9)", "entry = entry * 1"),
         ("null becomes a block", "tl.where(block == 0, 0, block * split + part)", "block * split + part"),
         ("only the first part of a block is written", "range(most_parts)", "range(1)"),
-        ("a state has slots", "tl.where(tl.load(there + 9) != 0, wide, ", "tl.where(tl.load(there + 9) > 1, wide, "),
-        ("a null state has a place", "tl.where(block != 0, found, -1)", "tl.where(inside & mine, found, -1)"),
+        ("a state has slots", "tl.where(tl.load(there + 10) != 0, wide, ", "tl.where(tl.load(there + 10) > 1, wide, "),
+        ("a null state has a place", "tl.where(block != 0, found, -1)", "tl.where(mine, found, -1)"),
     ],
     "torch_kernels": [
         ("slots are one too high", "block_id * width + position % width", "block_id * width + position % width + 1"),
@@ -265,13 +272,22 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
             "self._fetched[turn] != buffer.filled",
             "self._turn and self._turn ^ 1",
         ),
-        ("entries are as they were when first changed", "entries[changed]", "entries[changed - changed % 2]"),
         (
             "the tables are not committed",
             "                self.launch(self.upload(), wanted)",
             "                self.launch(0, wanted)",
         ),
         ("the places of the step before", "if tokens:", "if tokens > 4:"),
+        ("requests are those of the step before", "if not in_order or requests > buffer.in_order:", "if not in_order:"),
+    ],
+    "block_tables": [
+        (
+            "entries are as they were when first changed",
+            "self._changes = [(changed, self._flat.take(changed))]",
+            "self._changes = [(changed, np.concatenate([each for _, each in self._changes[::-1]]))]",
+        ),
+        ("what is sent first has the ids of the rest", "values[self.num_changed :]", "values[: -self.num_changed]"),
+        ("the rest of a row that is replaced stays", "if rest.size and", "if rest.size > 3 and"),
     ],
 }
 """What is wrong in the kernels of a module or around them, the text there, and what it is replaced by."""
@@ -298,15 +314,16 @@ def found(module: str, old: str, new: str, kernels: str, device: str, most: int 
     """The number of the step at which a fault is found; None if it is not."""
     with tempfile.TemporaryDirectory() as folder:
         changed = broken(module, old, new, Path(folder))
-        if module == "device_tables":
-            made = opener(kernels, device, CudaQueue if device == "cuda" else LateQueue, changed)
-        else:
-            made = opener(changed, device, CudaQueue if device == "cuda" else LateQueue)
+        queue = CudaQueue if device == "cuda" else LateQueue
+        used = changed if module == "device_tables" else device_tables
+        made = opener(changed if module.endswith("_kernels") else kernels, device, queue, used)
+        tables = changed.BlockTables if module == "block_tables" else BlockTables
+        number = 0
         try:
-            for number, wrong in enumerate(steps(most, 1, made), 1):
+            for number, wrong in enumerate(steps(most, 1, made, tables), 1):
                 if wrong:
                     return number
-        except IndexError:  # as torch says that it would read or write outside
+        except IndexError:  # torch would read or write outside, or what is waited for was never queued
             return number + 1
     return None
 
@@ -329,7 +346,7 @@ def main() -> int:
         print(each)
     missed = 0
     if asked.faults:
-        for module in (f"{kernels}_kernels", "device_tables"):
+        for module in (f"{kernels}_kernels", "device_tables", "block_tables"):
             for what, old, new in FAULTS[module]:
                 number = found(module, old, new, kernels, asked.device)
                 missed += number is None

@@ -12,9 +12,9 @@ Integers: TypeAlias = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Rows: TypeAlias = Sequence[int] | Integers
 BlockIds: TypeAlias = Sequence[Sequence[int] | Integers] | Integers
-"""A list of block ids for each row; or, as an array, one block id for each."""
+"""A list of block ids for each row; or an array: one block id for each, or as many as lengths beside it say."""
 
-INT64 = np.dtype(np.int64)
+INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 ONE = np.array(1)
 """Takes half the time of a plain 1, which numpy would make an array of."""
 
@@ -26,17 +26,25 @@ def all_true(true: np.ndarray[Any, Any]) -> bool:
 
 def ranges(first: Places, lengths: Places) -> Places:
     """The numbers `first[i]`, `first[i] + 1`, ..., `lengths[i]` of them, for every i."""
-    if len(lengths) == 1:
-        return np.arange(first[0], first[0] + lengths[0])
+    if len(lengths) and all_true(lengths == lengths[0]):
+        return (first[:, None] + np.arange(lengths[0])).reshape(-1)
     before = np.cumsum(lengths) - lengths
     numbers: Places = np.arange(int(lengths.sum())) + np.repeat(first - before, lengths)
     return numbers
 
 
-def listed(block_ids: BlockIds) -> tuple[Places, Places | None]:
-    """All block ids, and how many each row has; None if one each."""
+def listed(block_ids: BlockIds, lengths: Rows | None) -> tuple[Integers, Places | None]:
+    """All block ids, and how many each row has; None if one each. ValueError for lengths that do not fit."""
     if isinstance(block_ids, np.ndarray):
-        return whole_numbers(block_ids), None
+        ids = block_ids if block_ids.dtype is INT32 and block_ids.ndim == 1 else whole_numbers(block_ids)
+        if lengths is None:
+            return ids, None
+        added = whole_numbers(lengths)
+        if added.min(initial=0) < 0 or added.sum() != len(ids):
+            raise ValueError(f"{len(ids)} block ids, but lengths {added.tolist()}: give as many as these say")
+        return ids, added
+    if lengths is not None:
+        raise ValueError("lists of block ids have lengths of their own: leave `lengths` out, or give one array")
     added = np.fromiter(map(len, block_ids), np.int64, len(block_ids))
     if block_ids and isinstance(block_ids[0], np.ndarray):
         return whole_numbers(np.concatenate(block_ids)), added

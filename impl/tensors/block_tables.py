@@ -6,14 +6,20 @@ All is numpy. `DeviceTables` brings the changes to a device and makes the slots 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from .arrays import ONE, BlockIds, Places, Rows, all_true, listed, ranges, whole_numbers
+from .arrays import ONE, BlockIds, Integers, Places, Rows, all_true, listed, ranges, whole_numbers
 from .table_layout import GroupTable, TableLayout
 
 NULL_BLOCK = 0
+LONG = 64
+"""Block ids of a row from which on they are copied row by row."""
+
+Entries: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
+Change: TypeAlias = tuple[Integers, Entries]
+"""Entries that were changed, as indices into all, and the block ids that they then had."""
 
 
 class StepTokens(NamedTuple):
@@ -27,7 +33,7 @@ class StepTokens(NamedTuple):
     ends: Places
     """The tokens up to and with each."""
     in_order: bool
-    """Whether rows are 0, 1, ..., and each has one token."""
+    """Whether rows are 0, 1, ..., and each has one token: token i is that of request i."""
 
 
 NONE = np.zeros(0, np.int64)
@@ -57,15 +63,19 @@ class BlockTables:
         self.max_requests = max_requests
         self.num_blocks = min(num_blocks, 2**31)  # what int32 can name
         self._flat = np.zeros(self.layout.entries, np.int32)
-        lengths = np.repeat([group.max_blocks for group in groups], max_requests).astype(np.int64)
         # A cell is a row of a group, counted over all groups. Of each: where it begins and ends, up to where it is
         # filled, and from where on it has no null entry.
-        self._ends = np.cumsum(lengths)
-        self._starts = self._ends - lengths
-        self._next = self._starts.copy()
-        self._whole = self._starts.copy()
-        self._first_cells = np.arange(0, len(lengths), max_requests)[:, None]
         self._rows = np.arange(max_requests)
+        in_order = [
+            base + self._rows * numbers[1] for base, numbers in zip(self.layout.bases, self.layout.numbers, strict=True)
+        ]
+        self._starts = np.concatenate(in_order or [NONE])
+        self._ends = self._starts + np.repeat([group.max_blocks for group in groups], max_requests).astype(np.int64)
+        self._next = self._starts.copy()
+        self._next_of = self._next.reshape(len(groups), max_requests)  # the same, by group
+        self._whole = self._starts.copy()
+        self._first_cells = np.arange(0, len(self._starts), max_requests)[:, None]
+        self._row_bytes = self._rows.tobytes()
         self._one_each = np.arange(1, max_requests + 1)
         self._tokens = np.array([[group.tokens] for group in groups])
         self._same_tokens = len({group.tokens for group in groups}) == 1
@@ -78,7 +88,7 @@ class BlockTables:
         self._fullest, self._shortest = 0, min((group.max_blocks for group in groups), default=0)
         self._states = np.repeat([group.state for group in groups], max_requests)
         self._any_ring = any(group.ring for group in groups)
-        self._changed = np.zeros(1024, np.int64)
+        self._changes: list[Change] = []
         self.num_changed = 0
         """Entries that the device is to be told of; one may be counted twice."""
         self.num_tokens = 0
@@ -87,54 +97,68 @@ class BlockTables:
 
     def table(self, group: int) -> np.ndarray[Any, np.dtype[np.int32]]:
         """(max_requests, max_blocks) as it is now; cannot be written through."""
-        size = self.max_requests * self.groups[group].max_blocks
-        view = self._flat[self.layout.bases[group] :][:size].reshape(self.max_requests, -1)
+        host_row = self.layout.numbers[group][1]
+        rows = self._flat[self.layout.bases[group] :][: self.max_requests * host_row].reshape(self.max_requests, -1)
+        view = rows[:, : self.groups[group].max_blocks]
         view.flags.writeable = False
         return view
 
     @property
     def counts(self) -> Places:
         """(groups, max_requests): entries of each row, null ones included."""
-        return (self._next - self._starts).reshape(len(self.groups), -1)
+        return (self._next - self._starts).reshape(self._next_of.shape)
 
     # Rows.
 
-    def append(self, group: int | None, rows: Rows, block_ids: BlockIds) -> None:
+    def append(self, group: int | None, rows: Rows, block_ids: BlockIds, lengths: Rows | None = None) -> None:
         """Add to each of these rows, which are different ones, its new block ids.
 
-        None is all groups: then there are block ids for the rows of the first group, then for those of the next.
+        None is all groups: then there are block ids for the rows of the first group, then for those of the next. With
+        `lengths` they come in one array, one row behind the other: so many of each.
         """
-        cells = self._cells(group, rows)
-        ids, added = listed(block_ids)
+        ids, added = listed(block_ids, lengths)
         if added is not None and not (all_true(added == ONE) and added.size):
-            self._extend(cells, ids, added, keep=True)
+            self._extend(group, rows, ids, added, keep=True)
             return
-        if len(ids) != len(cells):
-            raise ValueError(f"{len(cells)} rows but {len(ids)} block ids: give one for each")
+        where, in_order = self._different(rows)
+        if in_order:
+            filled = self._next_of[:, : len(where)] if group is None else self._next_of[self._checked_group(group)]
+            filled = filled if group is None else filled[: len(where)]
+            at = filled.flatten()
+        else:
+            cells = self._cells(group, where)
+            at = self._next.take(cells)
+        if len(ids) != len(at):
+            raise ValueError(f"{len(at)} rows but {len(ids)} block ids: give one for each")
         if not ids.size:
             return
-        at = self._next[cells]
         if self._fullest >= self._shortest:
-            self._check_room(cells, at, np.ones_like(at))
-        least = ids.item(ids.argmin())
-        if least < 0 or ids.item(ids.argmax()) >= self.num_blocks:
-            self._refuse_ids(ids, cells)
-        self._flat[at] = ids.astype(np.int32)
-        self._next[cells] = at + ONE
+            self._check_room(self._cells(group, where), at, np.ones_like(at))
+        least = self._checked_ids(ids, group, where, added)
+        values = ids.astype(np.int32)
+        self._flat[at] = values
+        if in_order:
+            np.add(filled, ONE, out=filled)
+        else:
+            self._next[cells] = at + ONE
         self._fullest += 1
-        self._mark(at)
+        self._mark(at, values)
         if least == NULL_BLOCK:
-            self._note_null(cells, at, ids)
+            self._note_null(self._cells(group, where), at, ids)
         elif self._same_tokens and (group is None or len(self.groups) == 1):
-            where = whole_numbers(rows)
-            self._behind[where] = self._behind[where] + self._step_of_all
+            # With the next block of every group there are places for so many more tokens.
+            if in_order:
+                behind = self._behind[: len(where)]
+                np.add(behind, self._step_of_all, out=behind)
+            else:
+                self._behind[where] = self._behind.take(where) + self._step_of_all
             return
-        self._bound(whole_numbers(rows))
+        self._bound(where)
 
-    def replace(self, group: int | None, rows: Rows, block_ids: BlockIds) -> None:
-        """Make these the block ids of each of these rows, which are different ones."""
-        ids, added = listed(block_ids)
-        self._extend(self._cells(group, rows), ids, np.ones_like(ids) if added is None else added, keep=False)
+    def replace(self, group: int | None, rows: Rows, block_ids: BlockIds, lengths: Rows | None = None) -> None:
+        """Make these the block ids of each of these rows, which are different ones; given as to `append`."""
+        ids, added = listed(block_ids, lengths)
+        self._extend(group, rows, ids, np.ones(len(ids), np.int64) if added is None else added, keep=False)
 
     def null(self, group: int, rows: Rows, entries: Rows) -> None:
         """Forget the block of each pair of row and entry, as when it has left the window."""
@@ -149,7 +173,7 @@ class BlockTables:
             held = self._next[cell] - self._starts[cell]
             raise ValueError(f"{self._named(cell)} has no entry {entry} to null: it has {held} entries, from 0")
         self._flat[at] = NULL_BLOCK
-        self._mark(at)
+        self._mark(at, self._flat.take(at))
         self._note_null(cells, at, np.zeros_like(at))
         self._bound(where)
 
@@ -170,15 +194,14 @@ class BlockTables:
             self._flat[at], self._flat[to] = self._flat[to], self._flat[at]
             self._next[pair] = begins + held[::-1]
             self._whole[pair] = begins + (self._whole[pair] - begins)[::-1]
-            self._mark(at)
-            self._mark(to)
+            for changed in (at, to):
+                self._mark(changed, self._flat.take(changed))
         self._bound(np.array([one, other]))
 
     def clear(self, rows: Rows) -> None:
         """Make rows empty, in every group."""
-        where = self._checked(whole_numbers(rows))
-        cells = np.unique(where + self._first_cells)
-        self._extend(cells, NONE, np.zeros_like(cells), keep=False)
+        where = np.unique(self._checked(whole_numbers(rows)))
+        self._extend(None, where, NONE, np.zeros(len(where) * len(self.groups), np.int64), keep=False)
 
     # A step.
 
@@ -208,7 +231,7 @@ class BlockTables:
             sizes, last = None, first
         else:
             sizes = whole_numbers(lengths)
-            ends, last = np.cumsum(sizes), first + sizes - 1
+            ends, last = sizes.cumsum(), first + sizes - ONE
         if groups is not None or not self._have_places(where, first, last):
             of_groups = range(len(self.groups)) if groups is None else groups
             self._check_runs(where, first, np.ones_like(first) if sizes is None else sizes, of_groups)
@@ -218,15 +241,22 @@ class BlockTables:
 
     # What a device is told.
 
-    def take_changes(self, most: int) -> tuple[Places, np.ndarray[Any, np.dtype[np.int32]]]:
+    def take_changes(self, most: int) -> Change:
         """At most so many of the entries that have changed, as indices into all entries, and those as they are now.
 
         These are known from now on. One may be among them twice.
         """
-        first = max(self.num_changed - most, 0)
-        changed = self._changed[first : self.num_changed]
-        self.num_changed = first
-        return changed, self._flat
+        if len(self._changes) > 1:  # an entry of one change may have been changed again by the next
+            changed = np.concatenate([each for each, _ in self._changes])
+            self._changes = [(changed, self._flat.take(changed))]
+        if not self._changes:
+            return NONE, self._flat[:0]
+        changed, values = self._changes.pop()
+        self.num_changed = max(len(changed) - most, 0)
+        if self.num_changed:
+            self._changes.append((changed[: self.num_changed], values[: self.num_changed]))
+            return changed[self.num_changed :], values[self.num_changed :]
+        return changed, values
 
     def take_step(self) -> StepTokens:
         """What was scheduled; nothing while changes are left to take."""
@@ -237,8 +267,9 @@ class BlockTables:
 
     def mark_all(self) -> None:
         """What is in the tables is new to the device."""
-        self.num_changed = 0
-        self._mark(np.flatnonzero(self._flat))
+        self._changes, self.num_changed = [], 0
+        held = np.flatnonzero(self._flat)
+        self._mark(held, self._flat.take(held))
 
     # Checks.
 
@@ -280,30 +311,47 @@ class BlockTables:
                 i = int(null.argmax())
                 raise self._unmapped(cells[owner[i]], max(starts[some][owner[i]], entry[i] * group.tokens))
 
-    def _extend(self, cells: Places, ids: Places, added: Places, keep: bool) -> None:
+    def _extend(self, group: int | None, rows: Rows, ids: Integers, added: Places, keep: bool) -> None:
+        where, _ = self._different(rows)
+        cells = self._cells(group, where)
         if len(added) != len(cells):
             raise ValueError(f"{len(cells)} rows but {len(added)} lists of block ids: give one for each")
-        begins, filled = self._starts[cells], self._next[cells]
+        begins, filled = self._starts.take(cells), self._next.take(cells)
         before = filled if keep else begins
-        self._check_room(cells, before, added)
-        least = int(ids.min(initial=1))
-        if least < 0 or ids.max(initial=0) >= self.num_blocks:
-            self._refuse_ids(ids, np.repeat(cells, added))
-        at = ranges(before, added)
+        after = before + added
+        if not all_true(after <= self._ends.take(cells)):
+            self._check_room(cells, before, added)
+        least = self._checked_ids(ids, group, where, added)
+        values = ids.astype(np.int32)
         if not keep:
-            old = ranges(begins + added, np.maximum(filled - begins - added, 0))
-            self._flat[old] = NULL_BLOCK
-            self._whole[cells] = begins
-            self._mark(old)
-        self._flat[at] = ids.astype(np.int32)
-        self._next[cells] = before + added
-        self._fullest = max(self._fullest, int((before + added - begins).max(initial=0)))
-        self._mark(at)
+            rest = filled - after
+            if rest.size and rest.item(rest.argmax()) > 0:
+                old = ranges(after, np.maximum(rest, 0))
+                self._flat[old] = NULL_BLOCK
+                self._mark(old, np.zeros(len(old), np.int32))
+            if self._some_null:
+                self._whole[cells] = begins
+        at = ranges(before, added)
+        if len(ids) < LONG * len(cells):
+            self._flat[at] = values
+        else:
+            first = 0
+            for begin, end in zip(before.tolist(), after.tolist(), strict=True):
+                self._flat[begin:end] = values[first : first + end - begin]
+                first += end - begin
+        self._next[cells] = after
+        counts = after - begins
+        self._fullest = max(self._fullest, counts.item(counts.argmax()) if counts.size else 0)
+        self._mark(at, values)
         if least == NULL_BLOCK:
             self._note_null(np.repeat(cells, added), at, ids)
-        self._bound(cells % self.max_requests)
+        elif not self._some_null and (group is None or len(self.groups) == 1):
+            held = counts.reshape(len(self.groups), len(where)) * self._tokens
+            self._behind[where] = held[0] if len(held) == 1 else held.min(axis=0)
+            return
+        self._bound(where)
 
-    def _note_null(self, cells: Places, at: Places, ids: Places) -> None:
+    def _note_null(self, cells: Places, at: Places, ids: Integers) -> None:
         """Of these entries, each in one of the cells, those that are null bound what is whole. A state may be null."""
         null = (ids == NULL_BLOCK) & ~self._states[cells]
         np.maximum.at(self._whole, cells[null], at[null] + 1)
@@ -317,32 +365,39 @@ class BlockTables:
         self._some_null |= bool(first.any())
         self._behind[rows] = ((filled - begins) * self._tokens).min(axis=0)
 
-    def _mark(self, at: Places) -> None:
-        first, behind = self.num_changed, self.num_changed + len(at)
-        if behind > len(self._changed):
-            self._changed = np.resize(self._changed, 2 * behind)
-        self._changed[first:behind] = at
-        self.num_changed = behind
+    def _mark(self, at: Integers, values: Entries) -> None:
+        if at.size:
+            self._changes.append((at, values))
+            self.num_changed += len(at)
 
-    def _cells(self, group: int | None, rows: Rows) -> Places:
-        """These rows of a group, or of all; they exist and are different ones."""
+    def _different(self, rows: Rows) -> tuple[Places, bool]:
+        """These rows, which exist and are different ones, and whether they are 0, 1, ..."""
         where = whole_numbers(rows)
+        if where.tobytes() == self._row_bytes[: where.nbytes]:
+            return where, True
         self._checked(where)
         numbers = self._rows[: len(where)]
         if len(numbers) == len(where):  # of a row that is named twice only the last number stays
             self._stamps[where] = numbers
-        if len(numbers) < len(where) or self._stamps[where].tobytes() != numbers.tobytes():
+        if len(numbers) < len(where) or self._stamps.take(where).tobytes() != numbers.tobytes():
             unique, times = np.unique(where, return_counts=True)
             raise ValueError(f"row {unique[times > 1][0]} is named twice: put its block ids into one list")
+        return where, False
+
+    def _cells(self, group: int | None, where: Places) -> Places:
+        """These rows of a group, or of all."""
         if group is None:
             cells: Places = (where + self._first_cells).reshape(-1)
             return cells
         return where + first if (first := self._first_cell(group)) else where
 
     def _first_cell(self, group: int) -> int:
+        return self._checked_group(group) * self.max_requests
+
+    def _checked_group(self, group: int) -> int:
         if not 0 <= group < len(self.groups):
             raise ValueError(f"there is no group {group}: groups are 0 to {len(self.groups) - 1}")
-        return group * self.max_requests
+        return group
 
     def _checked(self, rows: Places) -> Places:
         unsigned = rows.view(np.uint64)
@@ -351,7 +406,14 @@ class BlockTables:
             raise ValueError(f"there is no row {wrong[0]}: rows are 0 to {self.max_requests - 1}")
         return rows
 
-    def _refuse_ids(self, ids: Places, cells: Places) -> None:
+    def _checked_ids(self, ids: Integers, group: int | None, rows: Places, added: Places | None) -> int:
+        """The least of these block ids, `added[i]` of each cell or one, all of which exist; 1 of none."""
+        if not ids.size:
+            return 1
+        least: int = ids.item(ids.argmin())
+        if least >= 0 and ids.item(ids.argmax()) < self.num_blocks:
+            return least
+        cells = np.repeat(self._cells(group, rows), 1 if added is None else added)
         i = int(((ids < 0) | (ids >= self.num_blocks)).argmax())
         raise ValueError(
             f"{self._named(cells[i])}: block {ids[i]} does not exist: blocks are 0 to {self.num_blocks - 1}"

@@ -6,6 +6,7 @@ host fills the other. Only the step before last is waited for.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from .torch_kernels import NO_SLOT
 
 if TYPE_CHECKING:
     import torch
+
+_HEADER = struct.Struct("=7i")
 
 
 class _Buffer:
@@ -72,12 +75,12 @@ class DeviceTables:
         self.kernels = (kernels or kernel_module(self.device).for_tables)(layout, self.device, fetched)
         self._captured: list[tuple[int, int]] = []
         self._views: dict[int, torch.Tensor] = {}
-        """Of `places`, by tokens, for decode steps: to make one takes longer than to find it."""
+        """Of `places`, by tokens: to make one takes longer than to find it."""
         host.mark_all()
 
     def table(self, group: int) -> torch.Tensor:
         """int32 (max_requests, entries of a row) as an attention kernel reads it; the same memory at every call."""
-        base, stride = self.layout.numbers[group][1:3]
+        base, stride = self.layout.numbers[group][2:4]
         return self.entries[base : base + self.layout.max_requests * stride].view(-1, stride)
 
     def commit(self, pad_to: int | None = None) -> torch.Tensor:
@@ -94,18 +97,20 @@ class DeviceTables:
             raise ValueError(f"{tokens} tokens padded to {wanted}: there is room for {self.max_tokens}")
         while host.num_changed > self.max_changes:
             self.launch(self.upload(), 0)
-        if host.num_changed or wanted:
+        changes = host.num_changed
+        if changes or wanted:
             for sizes in self._captured:
-                if host.num_changed <= sizes[0] and wanted <= sizes[1]:
-                    self._replay(sizes)
+                if changes <= sizes[0] and wanted <= sizes[1]:
+                    self._fill()[0].replays[sizes]()
                     break
             else:
                 self.launch(self.upload(), wanted)
-        if wanted > self.layout.max_requests:
-            return self.places[:, :wanted]
-        if wanted not in self._views:
-            self._views[wanted] = self.places[:, :wanted]
-        return self._views[wanted]
+        view = self._views.get(wanted)
+        if view is None:
+            if len(self._views) > self.layout.max_requests:
+                self._views.clear()
+            view = self._views[wanted] = self.places[:, :wanted]
+        return view
 
     def upload(self) -> int:
         """Queue the copy of what has changed, and of the tokens if no changes are left for another copy.
@@ -120,33 +125,38 @@ class DeviceTables:
         """Queue the kernels for a step of at most so many changed entries and tokens that `upload` has copied.
 
         This may be captured in a graph together with what reads the tables: how much there is to do they read there.
+        Where there is nothing of a kind, its kernel is left out.
         """
-        self.queue.call(self.kernels.write_entries, self.entries, self._staged, changes)
+        if changes or not tokens:
+            self.queue.call(self.kernels.write_entries, self.entries, self._staged, changes)
         if tokens:
             self.queue.call(self.kernels.map_tokens, self.entries, self._staged, self.places[:, :tokens])
 
     def capture(self, changes: int, tokens: int) -> None:
         """From now on `commit` replays a graph of copy and kernels in steps of at most so many changes and tokens.
 
-        Of several graphs it takes the smallest that fits. ValueError for more than there is room for.
+        Steps without changes, or without tokens, have graphs of their own, with one kernel. Of several graphs `commit`
+        takes the smallest that fits. ValueError for more than there is room for.
         """
         if changes > self.max_changes or tokens > self.max_tokens:
             raise ValueError(f"there is room for {self.max_changes} changes and {self.max_tokens} tokens")
         self.queue.call(self._staged[:4].zero_)  # nothing to do, but to say again which buffer was fetched last
-        self.launch(changes, tokens)  # compiles the kernels
+        captured = {(changes, tokens), (changes, 0), (0, tokens)} - {(0, 0), *self._captured}
+        for sizes in captured:
+            self.launch(*sizes)  # compiles the kernels
+            for buffer in self._buffers:
+                buffer.replays[sizes] = self.queue.capture(self._step_of(buffer, *sizes))
+        self._captured = sorted({*self._captured, *captured}, key=sum)
+
+    def _step_of(self, buffer: _Buffer, changes: int, tokens: int) -> Callable[[], None]:
+        """The copy of a buffer, and the kernels for so much."""
         used = self.layout.staged(changes)
-        for buffer in self._buffers:
 
-            def step(buffer: _Buffer = buffer) -> None:
-                self.queue.copy(self._staged[:used], buffer.memory[:used])
-                self.launch(changes, tokens)
+        def step() -> None:
+            self.queue.copy(self._staged[:used], buffer.memory[:used])
+            self.launch(changes, tokens)
 
-            buffer.replays[changes, tokens] = self.queue.capture(step)
-        self._captured = sorted({*self._captured, (changes, tokens)}, key=sum)
-
-    def _replay(self, sizes: tuple[int, int]) -> None:
-        buffer, _, _ = self._fill()
-        buffer.replays[sizes]()
+        return step
 
     def _fill(self) -> tuple[_Buffer, int, int]:
         """Write what has changed into the next buffer; returns it, the changes, and how much of it is used."""
@@ -156,18 +166,20 @@ class DeviceTables:
         if self._fetched[turn] != buffer.filled:
             self.queue.wait(lambda: bool(self._fetched[turn] == buffer.filled))
         buffer.filled = (buffer.filled + 1) & 0x3FFFFFFF
-        changed, entries = host.take_changes(self.max_changes)
+        changed, values = host.take_changes(self.max_changes)
         count, numbers = len(changed), buffer.numbers
         values_at = layout.changes_at + count
-        numbers[layout.changes_at : values_at] = changed
-        numbers[values_at : values_at + count] = entries[changed]
+        if count:
+            numbers[layout.changes_at : values_at] = changed
+            numbers[values_at : values_at + count] = values
         tokens, rows, starts, ends, in_order = host.take_step()
         requests = len(rows)
-        numbers[0], numbers[1], numbers[2], numbers[3] = count, requests, tokens, values_at
-        numbers[4], numbers[5] = buffer.filled, turn
-        buffer.starts[:requests] = starts
-        if not in_order or requests > buffer.in_order:
-            buffer.rows[:requests] = rows
-            buffer.ends[:requests] = ends
-            buffer.in_order = requests if in_order else 0
+        if requests:
+            buffer.starts[:requests] = starts
+            if not in_order or requests > buffer.in_order:
+                buffer.rows[:requests] = rows
+                buffer.ends[:requests] = ends
+                buffer.in_order = requests if in_order else 0
+        rounds = 0 if in_order else requests.bit_length()
+        _HEADER.pack_into(numbers, 0, count, requests, tokens, values_at, buffer.filled, turn, rounds)
         return buffer, count, values_at + count

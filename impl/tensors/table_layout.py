@@ -2,7 +2,7 @@
 
 On the host an entry is a block. On a device it is what an attention kernel reads: where that takes blocks of fewer
 tokens, a block has `split` entries there. The tables of all groups lie one behind the other, so one index names an
-entry of any of them.
+entry of any of them; what changes is told by the index on the host.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ from ..specs.interface import KVCacheConfig, UniformTypeKVCacheSpecs
 
 HEADER = 8
 """Numbers at the beginning of what is staged: changed entries, requests, tokens, where the new entries begin, how often
-the buffer was filled, and which of both it is."""
-FIELDS = ("host_base", "device_base", "stride", "split", "size", "width", "parallel", "rank", "entries", "state")
+the buffer was filled, which of both it is, and how many halvings find the request of a token: none if token i is that
+of request i."""
+FIELDS = (
+    "host_base", "host_row", "device_base", "stride", "split", "size", "width", "parallel", "rank", "entries", "state"
+)  # fmt: skip
 """What the kernels are told of a group, in this order; `stride` and `entries` are counted on the device."""
+LINE = 16
+"""Entries in a line of the host's cache. A row has an odd number of lines: were rows a power of two apart, those that
+many requests write at once would have to share a few places of the cache. Measured: 768 rows in 1.6 us, not in 6.2."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +73,18 @@ class TableLayout:
             width = group.kernel_block_size or group.block_size
             split = group.block_size // width
             row = group.max_blocks * split
+            host_row = LINE * (cdiv(group.max_blocks, LINE) | 1)
             self.bases.append(self.entries)
             self.device_bases.append(self.device_entries)
-            sizes = (self.entries, self.device_entries, row, split, group.block_size, width)
+            sizes = (self.entries, host_row, self.device_entries, row, split, group.block_size, width)
             own_rank = rank if group.parallel > 1 else 0
             self.numbers.append((*sizes, group.parallel, own_rank, row, int(group.state)))
-            self.entries += max_requests * group.max_blocks
+            self.entries += max_requests * host_row
             self.device_entries += max_requests * row
-        if self.device_entries >= 2**31:
-            raise ValueError(f"{self.device_entries} entries cannot be named by 32 bits: use fewer or shorter rows")
-        self.split = max((numbers[3] for numbers in self.numbers), default=1)
+        if (most := max(self.entries, self.device_entries)) >= 2**31:
+            raise ValueError(f"{most} entries cannot be named by 32 bits: use fewer or shorter rows")
+        self.split = max((numbers[4] for numbers in self.numbers), default=1)
         self.changes_at = cdiv(HEADER + 3 * max_requests, 4) * 4
-        self.rounds = max_requests.bit_length()
-        """Halvings until one request is left."""
 
     def staged(self, changes: int) -> int:
         """Numbers that a step of so many changed entries takes."""

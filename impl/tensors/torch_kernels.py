@@ -29,7 +29,8 @@ def place(block_id: Any, position: Any, width: Any) -> Any:
 class TorchKernels:
     """The kernels of tables and slots for one layout on one device.
 
-    `staged` is what `DeviceTables` has copied: its header says how much there is to do.
+    `staged` is what `DeviceTables` has copied: its header says how much there is to do. That it was copied each kernel
+    says first, since a step may have only one of them.
     """
 
     def __init__(self, layout: TableLayout, device: torch.device, fetched: torch.Tensor) -> None:
@@ -45,16 +46,14 @@ class TorchKernels:
         """Write the changed entries that are staged, at most so many, into the tables of all groups."""
         import torch
 
-        count, _, _, values_at, filled, turn = staged[:6].tolist()
-        self.fetched[turn] = filled
+        count, _, _, values_at = self._fetched(staged)
         index = staged[self.layout.changes_at : self.layout.changes_at + count].long()
         block = staged[values_at : values_at + count]
-        if self.layout.split == 1:
-            table[index] = block
-            return
-        numbers = self.numbers[torch.searchsorted(self.bases, index, right=True) - 1]
-        split = numbers[:, 3]
-        first = numbers[:, 1] + (index - numbers[:, 0]) * split
+        base, host_row, device_base, stride, split = self.numbers[
+            torch.searchsorted(self.bases, index, right=True) - 1, :5
+        ].T
+        row = (index - base) // host_row
+        first = device_base + row * stride + (index - base - row * host_row) * split
         for part in range(self.layout.split):
             there = split > part
             value = torch.where(block == 0, 0, block * split + part)
@@ -65,7 +64,7 @@ class TorchKernels:
         import torch
 
         layout = self.layout
-        requests, tokens = int(staged[1]), int(staged[2])
+        _, requests, tokens, _ = self._fetched(staged)
         places.fill_(NO_SLOT)
         if not tokens:
             return
@@ -75,7 +74,7 @@ class TorchKernels:
         request = torch.searchsorted(ends, token, right=True)
         begins = torch.cat([ends.new_zeros(1), ends[:-1]])
         position = (starts - begins)[request] + token
-        for group, (_, base, stride, _, size, width, parallel, rank, entries, state) in enumerate(layout.numbers):
+        for group, (_, _, base, stride, _, size, width, parallel, rank, entries, state) in enumerate(layout.numbers):
             offset = position % (size * parallel)
             mine = offset // layout.interleave % parallel == rank
             local = position // (size * parallel) * size
@@ -83,6 +82,12 @@ class TorchKernels:
             block = table[base + rows[request] * stride + local // width % entries].long()
             found = block if state else place(block, local, width)
             places[group, :tokens] = torch.where(mine & (block != 0), found, NO_SLOT)
+
+    def _fetched(self, staged: torch.Tensor) -> list[int]:
+        """The first four numbers of the header; the host may fill its buffer anew."""
+        numbers: list[int] = staged[:6].tolist()
+        self.fetched[numbers[5]] = numbers[4]
+        return numbers[:4]
 
 
 for_tables = TorchKernels

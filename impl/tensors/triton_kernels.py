@@ -27,6 +27,12 @@ TILE = 256
 """Entries or tokens of one program."""
 
 
+@triton.jit
+def _say_fetched(staged, fetched):
+    """What is staged is the device's own: the host may fill its buffer anew."""
+    tl.store(fetched + tl.load(staged + 5), tl.load(staged + 4))
+
+
 @triton.jit(do_not_specialize=["changes_at", "groups", "most_parts"])
 def _write_entries(
     table,
@@ -40,55 +46,65 @@ def _write_entries(
     FIELDS: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    if tl.program_id(0) == 0:  # what is staged here is the device's own: the host may fill its buffer anew
-        tl.store(fetched + tl.load(staged + 5), tl.load(staged + 4))
+    if tl.program_id(0) == 0:
+        _say_fetched(staged, fetched)
     count = tl.load(staged)
     values_at = tl.load(staged + 3)
     at = tl.program_id(0) * TILE + tl.arange(0, TILE)
     inside = at < count
     index = tl.load(staged + changes_at + at, mask=inside, other=0)
     block = tl.load(staged + values_at + at, mask=inside, other=0)
-    if not SPLIT:
-        tl.store(table + index, block, mask=inside)
-    else:
-        first = index * 0
-        split = index * 0 + 1
-        for group in range(groups):
-            there = numbers + group * FIELDS
-            behind = index >= tl.load(there)
-            of_group = tl.load(there + 3)
-            first = tl.where(behind, tl.load(there + 1) + (index - tl.load(there)) * of_group, first)
-            split = tl.where(behind, of_group, split)
+    first = index * 0
+    split = first + 1
+    for group in range(groups):
+        there = numbers + group * FIELDS
+        behind = index >= tl.load(there)
+        offset = index - tl.load(there)
+        row = offset // tl.load(there + 1)
+        of_group = tl.load(there + 4)
+        entry = offset - row * tl.load(there + 1)
+        first = tl.where(behind, tl.load(there + 2) + row * tl.load(there + 3) + entry * of_group, first)
+        split = tl.where(behind, of_group, split)
+    if SPLIT:
         for part in range(most_parts):
             value = tl.where(block == 0, 0, block * split + part)
             tl.store(table + first + part, value, mask=inside & (part < split))
+    else:
+        tl.store(table + first, block, mask=inside)
 
 
-@triton.jit(do_not_specialize=["most_requests", "rounds", "interleave", "stride", "wanted"])
+@triton.jit(do_not_specialize=["most_requests", "interleave", "stride", "wanted"])
 def _map_tokens(
     places,
     table,
     staged,
     numbers,
+    fetched,
     most_requests,
-    rounds,
     interleave,
     stride,
     wanted,
+    PARALLEL: tl.constexpr,
+    RING: tl.constexpr,
+    STATE: tl.constexpr,
     HEADER: tl.constexpr,
     FIELDS: tl.constexpr,
     TILE: tl.constexpr,
 ):
+    group = tl.program_id(1)
+    if tl.program_id(0) + group == 0:
+        _say_fetched(staged, fetched)
     rows = staged + HEADER
     starts = rows + most_requests
     ends = starts + most_requests
     requests = tl.load(staged + 1)
     tokens = tl.load(staged + 2)
+    rounds = tl.load(staged + 6)
     token = tl.program_id(0) * TILE + tl.arange(0, TILE)
     inside = token < tokens
     # The request of a token is the first that ends behind it.
-    low = token * 0
-    high = low + requests
+    low = tl.where(rounds == 0, token, 0)
+    high = low * 0 + requests
     for _ in range(rounds):
         middle = (low + high) // 2
         end = tl.load(ends + middle, mask=inside & (middle < requests), other=2147483647)
@@ -97,21 +113,29 @@ def _map_tokens(
         low = tl.where(behind, low, middle + 1)
     begin = tl.load(ends + low - 1, mask=inside & (low > 0), other=0)
     row = tl.load(rows + low, mask=inside, other=0)
-    position = tl.load(starts + low, mask=inside, other=0) + token - begin
-    group = tl.program_id(1)
+    local = tl.load(starts + low, mask=inside, other=0) + token - begin
     there = numbers + group * FIELDS
-    size = tl.load(there + 4)
-    width = tl.load(there + 5)
-    parallel = tl.load(there + 6)
-    offset = position % (size * parallel)
-    mine = offset // interleave % parallel == tl.load(there + 7)
-    local = position // (size * parallel) * size
-    local += offset // (interleave * parallel) * interleave + offset % interleave
-    entry = local // width % tl.load(there + 8)
-    at = tl.load(there + 1) + row * tl.load(there + 2) + entry
-    block = tl.load(table + at, mask=inside & mine, other=0)
+    width = tl.load(there + 6)
+    mine = inside
+    if PARALLEL:
+        size = tl.load(there + 5)
+        parallel = tl.load(there + 7)
+        offset = local % (size * parallel)
+        mine = inside & (offset // interleave % parallel == tl.load(there + 8))
+        local = local // (size * parallel) * size
+        local += offset // (interleave * parallel) * interleave + offset % interleave
+    entry = local // width
+    offset_in_block = local - entry * width
+    if RING:
+        entry = entry % tl.load(there + 9)
+    else:  # a token of no interest in this group reads inside all the same
+        entry = tl.minimum(entry, tl.load(there + 9) - 1)
+    at = tl.load(there + 2) + row * tl.load(there + 3) + entry
+    block = tl.load(table + at, mask=mine, other=0)
     wide = block.to(tl.int64)
-    found = tl.where(tl.load(there + 9) != 0, wide, wide * width + local % width)
+    found = wide * width + offset_in_block
+    if STATE:
+        found = tl.where(tl.load(there + 10) != 0, wide, found)
     found = tl.where(block != 0, found, -1)
     tl.store(places + group * stride + token, found, mask=token < wanted)
 
@@ -123,6 +147,12 @@ class TritonKernels:
         self.layout = layout
         self.fetched = fetched
         self.numbers = numbers_on(layout, device)
+        # What no group of the layout has is no part of the kernel.
+        self.has = {
+            "PARALLEL": any(group.parallel > 1 for group in layout.groups),
+            "RING": any(group.ring for group in layout.groups),
+            "STATE": any(group.state for group in layout.groups),
+        }
 
     def write_entries(self, table: torch.Tensor, staged: torch.Tensor, most: int) -> None:
         """Write the changed entries that are staged, at most so many."""
@@ -135,9 +165,18 @@ class TritonKernels:
     def map_tokens(self, table: torch.Tensor, staged: torch.Tensor, places: torch.Tensor) -> None:
         """Write into `places`, of shape (groups, tokens), where the tokens that are staged lie."""
         layout, (groups, tokens) = self.layout, places.shape
-        sizes = layout.max_requests, layout.rounds, layout.interleave, places.stride(0), tokens
+        sizes = layout.max_requests, layout.interleave, places.stride(0), tokens
         _map_tokens[(triton.cdiv(tokens, TILE), groups)](
-            places, table, staged, self.numbers, *sizes, HEADER=HEADER, FIELDS=len(FIELDS), TILE=TILE
+            places,
+            table,
+            staged,
+            self.numbers,
+            self.fetched,
+            *sizes,
+            **self.has,
+            HEADER=HEADER,
+            FIELDS=len(FIELDS),
+            TILE=TILE,
         )
 
 

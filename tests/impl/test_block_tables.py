@@ -47,6 +47,30 @@ def test_new_blocks_are_appended_to_several_rows_at_once():
     assert contents(made)[1:3] == [[10, 11], [7, 8, 9, 12]]
 
 
+def test_many_block_ids_come_in_one_array_with_lengths():
+    made = tables([5], [6], [7, 8], groups=2)
+    made.append(None, [2, 0], np.array([1, 2, 3, 4, 9], np.int32), [2, 1, 0, 2])
+    assert [contents(made, group)[:3] for group in (0, 1)] == [[[5, 3], [6], [7, 8, 1, 2]], [[5, 4, 9], [6], [7, 8]]]
+    made.replace(0, [1, 2], np.array([1, 2, 3, 4]), np.array([3, 1]))
+    assert contents(made)[:3] == [[5, 3], [1, 2, 3], [4]]
+    for row, blocks in enumerate([2, 1, 1]):  # of the group that has fewer
+        assert made.schedule([blocks * 4 - 1], rows=[row]) == 1
+        with pytest.raises(ValueError, match=f"position {blocks * 4}: its {blocks} blocks"):
+            made.schedule([blocks * 4], rows=[row])
+
+
+def test_a_long_row_is_copied_as_a_short_one_is():
+    made = BlockTables([GroupTable(4, 500), GroupTable(4, 700)], 4)
+    ids = np.arange(1, 1 + 4 * 200)
+    made.append(None, [1, 3], ids, [200] * 4)
+    made.replace(1, [3], np.arange(1, 101), [100])
+    expected = [[ids[:200], ids[200:400]], [ids[400:600], ids[:100]]]
+    for group, rows in enumerate(expected):
+        assert contents(made, group) == [[], rows[0].tolist(), [], rows[1].tolist()]
+    assert made.schedule([799, 399], rows=[1, 3]) == 2
+    assert "position 400: its 100 blocks" in error(lambda: made.schedule([400], rows=[3]))
+
+
 def test_all_groups_gain_blocks_in_one_call():
     made = tables([5], [6], groups=2)
     made.append(None, [0, 1], np.array([1, 2, 3, 4]))
@@ -103,6 +127,10 @@ def test_rows_can_be_filled_to_the_last_entry_again_and_again():
         (lambda t: t.append(0, [1, 1], [[1], [2]]), "row 1 is named twice"),
         (lambda t: t.append(0, [1, 2], [[1]]), "2 rows but 1 block ids"),
         (lambda t: t.append(0, [1, 2], [[1, 2]]), "2 rows but 1 lists of block ids"),
+        (lambda t: t.append(0, [1, 2], np.array([1, 2, 3]), [1, 1]), "3 block ids, but lengths [1, 1]"),
+        (lambda t: t.append(0, [1, 2], np.array([1, 2]), [3, -1]), "2 block ids, but lengths [3, -1]"),
+        (lambda t: t.append(0, [1, 2], np.array([1, 2]), [2]), "2 rows but 1 lists of block ids"),
+        (lambda t: t.append(0, [1, 2], [[1], [2]], [1, 1]), "lists of block ids have lengths of their own"),
         (lambda t: t.append(0, [4], [[1]]), "there is no row 4: rows are 0 to 3"),
         (lambda t: t.append(0, [4, -1], [[1], [1]]), "there is no row 4"),
         (lambda t: t.append(0, [0.5], [[1]]), "float64 where whole numbers are meant"),

@@ -34,7 +34,11 @@ def test_random_steps_give_what_the_definition_says(kernels, device):
 @pytest.mark.parametrize(("kernels", "device"), KERNELS)
 @pytest.mark.parametrize(
     "fault",
-    [(module, *fault) for module in ("torch_kernels", "device_tables") for fault in device_steps.FAULTS[module]],
+    [
+        (module, *fault)
+        for module in ("torch_kernels", "device_tables", "block_tables")
+        for fault in device_steps.FAULTS[module]
+    ],
     ids=lambda fault: f"{fault[0]}: {fault[1]}",
 )
 def test_a_planted_fault_is_found(fault, kernels, device):
@@ -54,7 +58,7 @@ def test_the_interpreter_gives_the_same():
 @needs_triton
 @pytest.mark.slow
 def test_the_interpreter_finds_every_fault_of_the_kernels():
-    assert interpreted("--steps", "150", "--faults").count("found at step") == 17
+    assert interpreted("--steps", "150", "--faults").count("found at step") == 24
 
 
 # What is launched, and where.
@@ -135,7 +139,7 @@ def test_the_smallest_captured_graph_that_fits_is_replayed():
     host, device = opened()
     device.capture(8, 20)
     device.capture(4, 4)
-    assert device.queue.captured == 4
+    assert device.queue.captured == 12  # for each buffer: both kernels, that of tables alone, that of slots alone
     calls = []
 
     def noted(sizes, replay):
@@ -153,9 +157,28 @@ def test_the_smallest_captured_graph_that_fits_is_replayed():
     assert device.commit(4).tolist() == [[4, 9, -1, -1], [12, 17, -1, -1]]
     host.schedule([0, 1])
     assert device.commit(6).tolist() == [[4, 9, -1, -1, -1, -1], [12, 17, -1, -1, -1, -1]]
+    host.append(None, [2], np.array([5, 6]))
+    host.schedule([0, 1])
+    device.commit(6)
+    host.replace(0, [2], [[1] * 5])
+    assert device.commit().shape == (2, 0)
     host.schedule([0], [4])
     device.commit(25)
-    assert calls == [(4, 4), (8, 20)]
+    assert calls == [(4, 4), (0, 20), (8, 20), (8, 0)]
+    assert device.table(0).tolist() == host.table(0).tolist()
+
+
+def test_a_step_without_changes_or_without_tokens_is_one_copy_and_one_kernel():
+    host, device = opened()
+    for captured in (False, True):
+        if captured:
+            device.capture(4, 4)
+        host.replace(None, [0, 1], [[1], [2], [3], [4]])
+        before = device.queue.copies, device.queue.kernels
+        device.commit()
+        host.schedule([0, 1])
+        assert device.commit(4).tolist() == [[4, 9, -1, -1], [12, 17, -1, -1]]
+        assert (device.queue.copies, device.queue.kernels) == (before[0] + 2, before[1] + 2)
 
 
 @pytest.mark.parametrize(
