@@ -2,6 +2,10 @@
 
 Times are in microseconds, from the new block ids to the end of the work on the device. Each step is staged
 anew and brings new blocks. The release's kernels find requests and positions on the device already.
+
+python benchmarks/device_speed.py
+
+Without a GPU: the host's part alone, beside a device that does nothing and is never waited for.
 """
 
 import gc
@@ -17,6 +21,7 @@ import numpy as np
 import torch
 from blockproof.impl.tensors.block_tables import BlockTables
 from blockproof.impl.tensors.device_tables import DeviceTables
+from blockproof.impl.tensors.queues import HostQueue
 from blockproof.impl.tensors.table_layout import GroupTable
 from device_release import release_tables, to_device
 
@@ -96,11 +101,11 @@ def waiting(device: str) -> Callable[[], None]:
     return torch.cuda.synchronize if device == "cuda" else lambda: None
 
 
-def ours(work: Work, groups: int, device: str, captured: bool, lists: bool) -> Step:
+def ours(work: Work, groups: int, device: str, captured: bool, lists: bool, queue: HostQueue | None = None) -> Step:
     """Block ids in an array, or in lists."""
     host = BlockTables([GroupTable(BLOCK, LONGEST // BLOCK)] * groups, REQUESTS)
     most = groups * LONGEST // BLOCK
-    tables = DeviceTables(host, device, LONGEST, max_changes=max(most, 16384))
+    tables = DeviceTables(host, device, LONGEST, max_changes=max(most, 16384), queue=queue)
     rows = range(REQUESTS)
     for group in range(groups):
         host.append(group, rows, [range(1, 1 + HELD)] * REQUESTS)
@@ -217,3 +222,36 @@ def speed(device: str, packages: Path | None, turns: int = 5, rounds: int = 60) 
 def mean(ratios: list[float]) -> float:
     """Geometric."""
     return float(prod(ratios) ** (1 / len(ratios)))
+
+
+class NoDevice(HostQueue):
+    """Does nothing, at once."""
+
+    def call(self, kernel: Callable[..., None], *arguments: Any) -> None:
+        pass
+
+    def wait(self, done: Callable[[], bool]) -> None:
+        pass
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        return lambda: None
+
+
+def main() -> None:
+    """Prints the microseconds of a step that a twentieth of 400 takes at most: the machine may be busy otherwise."""
+    print("step | groups | ids in arrays | ids in lists")
+    for work in WORKS:
+        for groups in (1, 3):
+            found = []
+            for lists in (False, True):
+                step, times = ours(work, groups, "cpu", True, lists, NoDevice()), []
+                for number in range(400):
+                    began = perf_counter()
+                    step(number)
+                    times.append(perf_counter() - began)
+                found.append(sorted(times)[20] * 1e6)
+            print(f"{work.name} | {groups} | {found[0]:.1f} | {found[1]:.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from .arrays import ONE, BlockIds, Integers, Places, Rows, all_true, listed, ranges, whole_numbers
+from .arrays import ONE, BlockIds, Integers, Places, Rows, all_true, least_and_most, listed, ranges, whole_numbers
 from .table_layout import GroupTable, TableLayout
 
 NULL_BLOCK = 0
@@ -408,10 +408,8 @@ class BlockTables:
 
     def _checked_ids(self, ids: Integers, group: int | None, rows: Places, added: Places | None) -> int:
         """The least of these block ids, `added[i]` of each cell or one, all of which exist; 1 of none."""
-        if not ids.size:
-            return 1
-        least: int = ids.item(ids.argmin())
-        if least >= 0 and ids.item(ids.argmax()) < self.num_blocks:
+        least, most = least_and_most(ids) if ids.size else (1, 1)
+        if least >= 0 and most < self.num_blocks:
             return least
         cells = np.repeat(self._cells(group, rows), 1 if added is None else added)
         i = int(((ids < 0) | (ids >= self.num_blocks)).argmax())
