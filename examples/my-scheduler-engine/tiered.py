@@ -11,7 +11,7 @@ from typing import NamedTuple
 from offloading import OffloadingScheduler, Transfer
 from scheduler_engine import Piece, Pool, Sequence
 
-PATIENCE = 14  # steps after which a transfer is given up; it is over and reported within 12
+PATIENCE = 26  # steps after which a transfer is given up; it is over and reported within 24
 
 
 class Deed(NamedTuple):

@@ -9,16 +9,20 @@ from dataclasses import dataclass, field, replace
 
 from .protocol import StepResults
 
+LONGEST = 16
+"""Rounds that a transfer takes at most."""
+IN_TIME = 8
+"""A report that comes so many rounds late is not lost."""
+TOO_LATE = 32
+"""A report that comes so many rounds late is lost: by then one may have given up."""
 SURVIVES: Mapping[str, str] = {
-    "late": "the report of a transfer comes up to 8 rounds after its end",
+    "late": f"the report of a transfer comes up to {IN_TIME} rounds after its end",
     "doubled": "it comes twice, the second time up to 20 rounds later",
     "strange": "a report comes of an id that the engine has never told",
     "reordered": "of transfers that end in one round, the last is reported first",
-    "lost": "it never comes, or so late that one may have given up: a transfer is over and reported within 12 rounds",
+    "lost": f"it never comes, or {TOO_LATE} rounds late; else within {LONGEST + IN_TIME} of the beginning",
 }
 """What an engine may name in its attribute `survives`."""
-IN_TIME = 8
-"""A report that comes so many rounds late is not lost."""
 GIVEN_UP = 30
 """Rounds after a lost report in which the engine may wait for it."""
 
@@ -45,7 +49,7 @@ class TransferReports:
 
     def __init__(self, pattern: Sequence[str], workers: int, survives: Iterable[str]) -> None:
         """`pattern`: for one report after the other, repeated: "" for as it is, "late 3", "twice 5", "strange",
-        "reordered", "lost" or "lost 20": so late that it counts as lost. What the engine does not survive is left out.
+        "reordered", "lost" or "lost 32": so late that it counts as lost. What the engine does not survive is left out.
         """
         known = set(survives)
         self._pattern = [one if not one or _NEEDS[one.split()[0]] in known else "" for one in pattern] or [""]
@@ -128,6 +132,6 @@ def patterns(survives: Iterable[str]) -> tuple[str, ...]:
         "doubled": ("twice 0", "twice 1", "twice 4", "twice 20"),
         "strange": ("strange",),
         "reordered": ("reordered",),
-        "lost": ("lost", "lost 20"),
+        "lost": ("lost", f"lost {TOO_LATE}"),
     }
     return tuple(word for name in sorted(survives) for word in words[name])

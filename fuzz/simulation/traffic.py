@@ -14,7 +14,7 @@ from ..kinds.draw import Draw
 from ..kinds.states import MODES
 from .contents import ALPHABET, TokenContents
 from .protocol import LACKS, OFFERS, OPTIONAL, ClientRequest, Engine, EngineShape
-from .reports import SURVIVES, patterns
+from .reports import LONGEST, SURVIVES, patterns
 from .run import declared
 from .story import Deed, Happening, SimulatedStory
 
@@ -77,7 +77,7 @@ def draw_simulation(draw: Draw, facts: EngineFacts) -> SimulatedStory:
     depth = draw.choose((1, facts.depth, facts.depth, draw.integer(1, facts.depth)))
     swarm = _Swarm(draw, facts)
     happenings = _Life(draw, facts, shape, swarm).happenings()
-    slow = draw.choose((4, 16))
+    slow = draw.choose((4, LONGEST))
     delays = tuple(draw.integer(0, slow) for _ in range(draw.integer(1, 5)))
     if "failures" in facts.offers and draw.integer(0, 3) == 0:
         delays += (-1,)

@@ -213,7 +213,7 @@ REPORTS: Mapping[str, Mistake] = {
         "                self.moved(id, True)\n        return super().schedule()",
     ),
     "report-is-not-waited-for": Mistake(
-        "a transfer is given up while it still writes", "PATIENCE = 14", "PATIENCE = 1"
+        "a transfer is given up while it still writes", "PATIENCE = 26", "PATIENCE = 1"
     ),
     "report-by-the-name-of-a-request": Mistake(
         "transfers have the name of their request, so that a late report is taken for one of the next transfer",
