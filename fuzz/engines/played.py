@@ -42,9 +42,10 @@ def facts_to_json(facts: EngineFacts) -> dict[str, Any]:
 
 def facts_from_json(raw: Mapping[str, Any]) -> EngineFacts:
     """What `facts_to_json` made."""
-    sets = {name: frozenset(raw[name]) for name in ("offers", "methods", "lacks")}
-    rows = {name: tuple(raw[name]) for name in ("attention", "block_sizes", "mamba_modes")}
-    return EngineFacts(**{**raw, **sets, **rows})
+    usual = asdict(EngineFacts())
+    kinds = {name: type(value) for name, value in usual.items() if isinstance(value, frozenset | tuple)}
+    values: dict[str, Any] = {name: kinds[name](value) if name in kinds else value for name, value in raw.items()}
+    return EngineFacts(**values)
 
 
 def in_common(old: EngineFacts, new: EngineFacts) -> EngineFacts:
@@ -66,6 +67,7 @@ def in_common(old: EngineFacts, new: EngineFacts) -> EngineFacts:
         old.unequal_blocks and new.unequal_blocks,
         tuple(mode for mode in old.mamba_modes if mode in new.mamba_modes),
         max(old.own_blocks, new.own_blocks),
+        old.survives & new.survives,
     )
     empty = [name for name in ("attention", "block_sizes", "mamba_modes") if not getattr(common, name)]
     empty += [f"options[{name!r}]" for name, values in options.items() if not values]

@@ -71,8 +71,8 @@ def told_by(request: ClientRequest, length: int) -> list[int]:
 def run_mix(seed: int, number: int, follow: bool = True) -> dict[str, object]:
     """What the steps of a mix were. With `follow` also the calls on the core, as the model knows them."""
     random = Random(f"{seed}/{number}")
-    setup = _setup(random)
-    run = PlayedRun(setup)
+    run = PlayedRun(_setup(random))
+    setup = run.engine.built.setup  # no engine has chunked attention and Eagle
     steps: list[object] = []
     calls = CoreCalls(run.scheduler.kv_cache_manager, setup.shape) if follow else None
     schedule = run.scheduler.schedule

@@ -19,11 +19,21 @@ from .toy_git import git
 EXAMPLE = Path(__file__).parents[3] / "examples" / "my-scheduler-engine"
 RIGHT = (EXAMPLE / "scheduler_engine.py").read_text(encoding="utf-8")
 WRONG = MISTAKES["freed-by-the-first"]
-BROKEN = RIGHT.replace(WRONG.old, WRONG.new)
-OTHER_ORDER = RIGHT.replace("next(iter(self.free))", "next(reversed(self.free))")
-REFUSES = RIGHT.replace("if sequence.prompt >= self.max_length or", "if sequence.prompt >= self.max_length - 1 or")
+
+
+def changed(old, new):
+    """The right engine with another line; the line has to be there."""
+    assert old in RIGHT
+    return RIGHT.replace(old, new)
+
+
+BROKEN = changed(WRONG.old, WRONG.new)
+OTHER_ORDER = changed("next(iter(self.free))", "next(reversed(self.free))")
+REFUSES = changed(
+    "return 0 if self.blocks_for", "return 0 if sequence.prompt >= self.max_length - 1 or self.blocks_for"
+)
 PREEMPTS = '"""It gives its blocks back and waits."""\n'
-EXITS = RIGHT.replace(PREEMPTS, f"{PREEMPTS}        import os; os._exit(3)\n")
+EXITS = changed(PREEMPTS, f"{PREEMPTS}        import os; os._exit(3)\n")
 MEMORY = StoryFinding("memory", "reads N", "r1: reads 3", 4)
 TOKENS = StoryFinding("tokens", "gets N", "r1: gets 3", 5)
 
