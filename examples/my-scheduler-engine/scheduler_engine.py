@@ -225,7 +225,7 @@ class Scheduler:
     def schedule(self) -> list[Piece]:
         """What the next step computes; who runs comes first, then who waits."""
         pieces: list[Piece] = []
-        left = self.max_tokens
+        left, short = self.max_tokens, False
         self.preempted = []
         for sequence in list(self.running):
             if sequence not in self.running or sequence.parked or sequence.guessing or not left:
@@ -239,7 +239,9 @@ class Scheduler:
             if self.make_room(sequence, sequence.computed + count):
                 pieces.append(self.piece(sequence, count, drafts))
                 left -= count
-        while self.waiting and left and not self.preempted and len(pieces) < self.max_requests:
+            else:
+                short = True  # what becomes free is for it, and for nobody who comes
+        while self.waiting and left and not (self.preempted or short) and len(pieces) < self.max_requests:
             sequence = next((one for one in self.waiting if not one.parked), None)
             if sequence is None or not self.admit(sequence, left):
                 break

@@ -156,8 +156,8 @@ MISTAKES: Mapping[str, Mistake] = {
     ),
     "more-requests-than-allowed": Mistake(
         "who is admitted is not counted against the requests of a step",
-        "and not self.preempted and len(pieces) < self.max_requests:",
-        "and not self.preempted:",
+        "and not (self.preempted or short) and len(pieces) < self.max_requests:",
+        "and not (self.preempted or short):",
     ),
     # What is delivered.
     "delivers-behind-stop": Mistake(

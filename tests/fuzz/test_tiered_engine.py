@@ -1,6 +1,7 @@
 """The engine with a lower tier among the examples: right, and found with any of its mistakes."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 from blockproof.fuzz.cli.main import main
@@ -15,6 +16,9 @@ MOST = 30_000
 """Steps in which each mistake must be found."""
 SEEDS = {"tier-pins-of-who-left": 2, "tier-unpins-when-who-loads-leaves": 2}
 """Where seed 1 takes long (docs/evidence/simulation.md)."""
+
+OVERTAKEN = Path(__file__).parent / "simulation" / "inputs" / "overtaken-by-loads.json"
+"""Who runs needs more blocks than are free; who is set back for it is loaded into these again, and so on."""
 
 
 def family_in(folder):
@@ -54,3 +58,13 @@ def test_a_key_that_is_lost_from_outside_is_found_by_the_command(monkeypatch, tm
     assert "not observed" not in capsys.readouterr().out
     assert main([*command, "--shrink-seconds", "0", "--fault", "loses-keys", "--out", str(tmp_path)]) == 1
     assert f"new: {TIER}: what is stored at place N, from where nobody has evicted it" in capsys.readouterr().out
+
+
+def test_who_waits_for_room_is_not_overtaken_by_loads(tmp_path):
+    assert main(["replay", str(OVERTAKEN), "--target", f"{EXAMPLE}/simulated_tier.py:make_engine"]) == 0
+    shutil.copytree(EXAMPLE, tmp_path / "engine")
+    file = tmp_path / "engine" / "scheduler_engine.py"
+    source = file.read_text(encoding="utf-8")
+    assert source.count("short = True") == 1
+    file.write_text(source.replace("short = True", "short = False"), encoding="utf-8")
+    assert main(["replay", str(OVERTAKEN), "--target", f"{tmp_path}/engine/simulated_tier.py:make_engine"]) == 1
