@@ -1,7 +1,8 @@
 """LMDeploy's scheduler without a device: no GPU, and of LMDeploy its Python files and what these import."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any
@@ -97,6 +98,5 @@ def started() -> str:
     return f"LMDeploy {release}"
 
 
-def main(case: Callable[[], tuple[str, str, bool]], fix: Callable[[], None] = lambda: None) -> None:
-    """Tells what `case` expects, what happens, and whether the defect shows; see `tell`."""
-    tell(started, case, fix)
+main = partial(tell, started)
+"""Tells what a case expects, what happens, and whether the defect shows, with or without a fix; see `tell`."""

@@ -25,7 +25,9 @@ from blockproof.fuzz.traces.files import TraceError
 from .test_findings import ENTRIES, FAULT, FOLDER
 
 SPEC = "vllm==0.33.0"
-SIMULATED = ("sglang==0.5.23", "transformers==5.24.0")
+SIMULATED = ("lmdeploy==0.18.0", "sglang==0.5.23", "transformers==5.24.0")
+NO_FIX_TRIED = {"appended-behind-own-blocks"}
+"""Its entry says in words what would mend it."""
 ENTRY = FindingEntry("A title", "leak", "S1", "yes: seen", "nothing", "mend it")
 CLEAN = Judged(
     ("contract",), 10, 1, {"contract: S7 at Lookup": 2, "contract: S8 at Take": 1}, {"contract: S8 at Take": 3}, ()
@@ -57,7 +59,7 @@ def folder(tmp_path):
 def test_what_the_newest_release_shows_has_a_fix_that_holds_there():
     observed, recorded = read_observations(FOLDER, BY_SCRIPTS), read_fixes(FOLDER)
     shown = {name: spec for spec in (SPEC, *SIMULATED) for name, row in observed.items() if row.get(spec) == "shows"}
-    assert set(with_fix(FOLDER, list(ENTRIES))) == set(recorded) == set(shown)
+    assert set(with_fix(FOLDER, list(ENTRIES))) == set(recorded) == set(shown) - NO_FIX_TRIED
     for name, row in recorded.items():
         held = row[shown[name]]
         assert held.problem() == "", name
