@@ -111,6 +111,17 @@ class ClientJudge:
         """Those who are owed something."""
         return [client for client in self.clients.values() if client.live]
 
+    def fates(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """How each ended who was not cancelled, and its tokens, by its id, and by which of this id it was."""
+        times: Counter[str] = Counter()
+        fates: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for client in (*self.past, *self.clients.values()):
+            name = client.request.id
+            times[name] += 1
+            if client.ended and not client.gone:
+                fates[f"{name}, the {times[name]}." if times[name] > 1 else name] = client.ended, tuple(client.got)
+        return fates
+
     # What they get.
 
     def deliver(self, delivered: Iterable[Delivered]) -> bool:

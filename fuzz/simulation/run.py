@@ -171,12 +171,14 @@ class SimulatedRun:
         self._happen(flying=True)
         self._land(drain=batch is None or not batch.parts)
         moving = self.device.busy or self._reports.busy(self.rounds)
-        waiting = moving or bool(self._events and not self.judge.live) or self._any_paused()
+        waiting = (
+            moving or bool(self._events and not self.judge.live) or any(client.paused for client in self.judge.live)
+        )
         self.judge.round(computed=computed, moved=self._moved, waiting=waiting or self._transferred)
         self.rounds += 1
         self._idle_now = not self.judge.live and self._is_idle()
-        is_still = not (self._moved or self.judge.live or self._flying or self.device.busy)
-        self._still = self._still + 1 if is_still else 0
+        busy = self._moved or self.judge.live or self._flying or self.device.busy
+        self._still = 0 if busy else self._still + 1
         if self._idle_now and not self._flying:
             self._look()
         self._collect()
@@ -264,9 +266,6 @@ class SimulatedRun:
                 self._add_finding(StoryFinding(CHECKS, line.partition(": ")[0], line, self.steps))
 
     # What happens.
-
-    def _any_paused(self) -> bool:
-        return any(client.paused for client in self.judge.live)
 
     def _resume_if_only_paused(self) -> None:
         """Nobody stays parked for ever: those who are left go on once nothing else is to happen."""
@@ -391,8 +390,7 @@ class SimulatedRun:
         for client in everybody if self.samples else ():
             alone = self._alone(client)
             if alone is not None and alone.got[: len(client.got)] != client.got:
-                name = client.request.id
-                self._find(TOKENS, f"{name}: gets {client.got}, alone it gets {alone.got}")
+                self._find(TOKENS, f"{client.request.id}: gets {client.got}, alone it gets {alone.got}")
 
     def _alone(self, client: Client) -> Client | None:
         """The same request by itself, on a new engine; None where that is no fair comparison."""
@@ -410,21 +408,11 @@ class SimulatedRun:
     def fates(self) -> Fates:
         """Of all requests that were served to their end, whatever else has happened. Empty for a story in which they
         depend on when something happens (`TIMELY`)."""
-        if any(one.what in TIMELY for one in self.story.happenings):
-            return {}
-        times: Counter[str] = Counter()
-        fates: dict[str, tuple[str, tuple[int, ...]]] = {}
-        for client in (*self.judge.past, *self.judge.clients.values()):
-            name = client.request.id
-            times[name] += 1
-            if client.ended and not client.gone:
-                fates[f"{name}, the {times[name]}." if times[name] > 1 else name] = client.ended, tuple(client.got)
-        return fates
+        return {} if any(one.what in TIMELY for one in self.story.happenings) else self.judge.fates()
 
     @property
     def reached(self) -> Counter[str]:
         """What the run reached."""
-        device, jobs = self.device, self.story.jobs
         counts = Counter(self._counts)
         counts.update(self.judge.reached)
         counts.update(
@@ -432,19 +420,17 @@ class SimulatedRun:
                 "steps": self.steps,
                 "tokens": self.tokens,
                 "requests": len(self.judge.clients) + len(self.judge.past),
-                "hits": device.hits,
-                "reads checked": device.reads,
-                "states read": device.states_read,
-                "blocks copied": device.copied,
-                "transfers begun": device.transfers,
+                "hits": self.device.hits,
+                "reads checked": self.device.reads,
+                "states read": self.device.states_read,
+                "blocks copied": self.device.copied,
+                "transfers begun": self.device.transfers,
                 "reports of transfers that were odd": self._reports.odd,
-                "tokens computed again": device.cells.again,
-                "parts without slots": device.hidden,
-                "requests with an adapter": sum(job.adapter is not None for job in jobs),
-                "requests with items": sum(bool(job.items) for job in jobs),
-                "requests with a salt": sum(job.salt is not None for job in jobs),
+                "tokens computed again": self.device.cells.again,
+                "parts without slots": self.device.hidden,
             }
         )
+        counts.update(self.story.asked_for())
         if self.tiers is not None:
             counts.update(self.tiers.reached)
         if hasattr(self.engine, "counts"):

@@ -57,6 +57,14 @@ class SimulatedStory:
         """All requests that arrive, in order."""
         return [one.request for one in self.happenings if one.request is not None]
 
+    def asked_for(self) -> dict[str, int]:
+        """How many of them are special in some way."""
+        return {
+            "requests with an adapter": sum(job.adapter is not None for job in self.jobs),
+            "requests with items": sum(bool(job.items) for job in self.jobs),
+            "requests with a salt": sum(job.salt is not None for job in self.jobs),
+        }
+
     @property
     def kinds(self) -> str:
         """The attention types of the engine's groups, as in `full+sliding`."""
