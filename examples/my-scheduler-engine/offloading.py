@@ -61,8 +61,7 @@ class OffloadingScheduler(Scheduler):
         if len(host) <= len(self.hit(sequence)):
             self.drop(sequence)
             return super().admit(sequence, left)
-        busy = {block for pieces in self.flying for piece in pieces for block in piece.table}
-        quiet = [block for block in self.pool.free if block not in busy]  # no step in flight writes them
+        quiet = self.quiet_blocks()
         if len(host) <= len(quiet):
             sequence.table = [self.pool.take(block) for block in quiet[: len(host)]]
             self.waiting.remove(sequence)
@@ -71,9 +70,18 @@ class OffloadingScheduler(Scheduler):
             self.loads.append(load)
         return False
 
+    def quiet_blocks(self) -> list[int]:
+        """Those that are free, and that no step in flight writes."""
+        busy = {block for pieces in self.flying for piece in pieces for block in piece.table}
+        return [block for block in self.pool.free if block not in busy]
+
+    def moves_blocks(self) -> bool:
+        """True while there are blocks that nobody can give back before something has ended."""
+        return bool(self.loading)
+
     def make_room(self, sequence: Sequence, tokens: int) -> bool:
-        """Nobody gives his own blocks back while others are loaded: they can, as soon as that has ended."""
-        while self.loading and self.blocks_for(tokens) - len(sequence.table) > len(self.pool.free):
+        """Nobody gives his own blocks back while others are moved: they can, as soon as that has ended."""
+        while self.moves_blocks() and self.blocks_for(tokens) - len(sequence.table) > len(self.pool.free):
             victim = next((one for one in self.running if one.parked), self.running[-1])
             if victim is sequence:
                 return False

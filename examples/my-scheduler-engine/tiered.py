@@ -153,8 +153,7 @@ class TieredScheduler(OffloadingScheduler):
         places = self.tier.look(keys, sequence.id, len(hit)) if keys else []
         if not places:
             return super(OffloadingScheduler, self).admit(sequence, left)
-        busy = {block for pieces in self.flying for piece in pieces for block in piece.table}
-        quiet = [block for block in pool.free if block not in busy and block not in hit]
+        quiet = [block for block in self.quiet_blocks() if block not in hit]
         if len(places) > len(quiet):
             return False
         sequence.table = [pool.share(block) for block in hit]
@@ -169,14 +168,9 @@ class TieredScheduler(OffloadingScheduler):
         self.loads.append(load)
         return False
 
-    def make_room(self, sequence: Sequence, tokens: int) -> bool:
-        """Nobody gives his own blocks back while something is moved: room comes when that has ended."""
-        while self.storing and self.blocks_for(tokens) - len(sequence.table) > len(self.pool.free):
-            victim = next((one for one in self.running if one.parked), self.running[-1])
-            if victim is sequence:
-                return False
-            self.preempt(victim)
-        return super().make_room(sequence, tokens)
+    def moves_blocks(self) -> bool:
+        """Stores read their blocks until they have ended."""
+        return bool(self.loading or self.storing)
 
     def schedule(self) -> list[Piece]:
         """See `Scheduler`; what has not been heard of for too long has failed."""
