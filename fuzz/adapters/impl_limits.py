@@ -6,9 +6,9 @@ one runs as it is. This follows from the shape: a trace says it, and a finding k
 """
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
-from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...model import ops
 from ...model.ops import OPERATIONS, Shape
@@ -38,31 +38,34 @@ BLOCKS_MOVE = frozenset(OPERATIONS.values()) - {
 """Operations that find, take, register or give back blocks: no other comes to a limit."""
 
 
+_OfModule: TypeAlias = tuple[dict[str, Any], Mapping[str, int], Mapping[str, int]]
+"""The names of a module, its low limits, and those that it has by itself."""
+
+
+@cache
+def _limits_of(package: str) -> tuple[_OfModule, ...]:
+    """Looked up once, before any are low: a core may be made while another one is in a call, in a thread of its own."""
+    modules = [(import_module(f"{package}.{module}").__dict__, low) for module, low in LIMITS.items()]
+    return tuple((names, low, {name: names[name] for name in low}) for names, low in modules)
+
+
 class LowLimits(Surroundings):
     """A context manager around each call on one of our cores that may come to a limit. The limits are low during a call
     only: other cores may live in this process, and whatever else uses our core."""
 
     def __init__(self, shape: Shape, package: str) -> None:
         super().__init__(shape)
-        self._watched = bool(self.operations)
-        self._low: list[tuple[dict[str, Any], str, int]] = []
-        """The names of a module, one of them, and its limit."""
-        self._usual: list[tuple[dict[str, Any], str, int]] = []
+        self._limits: tuple[_OfModule, ...] = ()
         if is_short(shape):
             self.operations |= BLOCKS_MOVE
-            for module, low in LIMITS.items():
-                names = import_module(f"{package}.{module}").__dict__
-                self._low += [(names, name, limit) for name, limit in low.items()]
-                self._usual += [(names, name, names[name]) for name in low]
+            self._limits = _limits_of(package)
 
-    def __enter__(self) -> None:
-        if self._watched:
-            super().__enter__()
-        for names, name, limit in self._low:
-            names[name] = limit
+    def _put_ours(self) -> None:
+        super()._put_ours()
+        for names, low, _ in self._limits:
+            names.update(low)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for names, name, limit in self._usual:
-            names[name] = limit
-        if self._watched:
-            super().__exit__(kind, error, at)
+    def _put_others(self) -> None:
+        for names, _, usual in self._limits:
+            names.update(usual)
+        super()._put_others()

@@ -20,6 +20,9 @@ SECOND = 1_000_000_000
 NUMBERS_VARIABLE = "VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES"
 """The environment variable that says whether events name blocks by numbers; they do where it is not set."""
 
+_CLOCK, _CHANCE = time.monotonic_ns, random.random
+"""As they are: taken once, since a core may be made while another one is in a call."""
+
 
 class Surroundings:
     """A context manager around calls on one core, its construction included."""
@@ -33,21 +36,37 @@ class Surroundings:
         """The operations around which it is needed: on a core of this shape they would notice others."""
         self._now = -SECOND
         self._drawn = 0
-        places = ((time, "monotonic_ns", self._tell_time), (random, "random", self._draw))
-        self._ours = places if shape.sampling else ()
-        self._others = [(owner, name, getattr(owner, name)) for owner, name, _ in self._ours]
+        self._sampling = bool(shape.sampling)
+        self._environment: str | None = None
 
     def __enter__(self) -> None:
         self._now += SECOND
-        for owner, name, ours in self._ours:
-            setattr(owner, name, ours)
         if self._digests:
             self._environment = os.environ.get(NUMBERS_VARIABLE)
-            os.environ[NUMBERS_VARIABLE] = "0"
+        try:
+            self._put_ours()
+        except BaseException:  # Ctrl-C; nobody leaves what was not entered
+            self._put_others()
+            raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for owner, name, other in self._others:
-            setattr(owner, name, other)
+        try:
+            self._put_others()
+        except BaseException:
+            self._put_others()
+            raise
+
+    def _put_ours(self) -> None:
+        if self._sampling:
+            time.monotonic_ns = self._tell_time
+            random.random = self._draw
+        if self._digests:
+            os.environ[NUMBERS_VARIABLE] = "0"
+
+    def _put_others(self) -> None:
+        if self._sampling:
+            time.monotonic_ns = _CLOCK
+            random.random = _CHANCE
         if self._digests:
             os.environ.pop(NUMBERS_VARIABLE, None)
             if self._environment is not None:

@@ -1,14 +1,19 @@
 """Batches and tokens in flight: what the model says, who is asked for them, and that every tool can follow them."""
 
 import operator
+import os
+import random
+import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
 
 import pytest
 from blockproof.fuzz.adapters import impl_limits
-from blockproof.fuzz.adapters.impl_limits import BLOCKS_MOVE, LIMITS, is_short
+from blockproof.fuzz.adapters.impl_limits import BLOCKS_MOVE, LIMITS, LowLimits, is_short
 from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
+from blockproof.fuzz.adapters.vllm.surroundings import NUMBERS_VARIABLE, Surroundings
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import Trace
@@ -202,6 +207,63 @@ def test_limits_are_low_where_tables_are_short_and_during_a_call_only(length, sh
     target.step(Allocate("b", 1, hit=True))
     assert seen == [(2, 2) if short else (8, 8)]
     assert (block_pool._BULK, hash_map._WORTH_A_RUN) == (8, 8)
+
+
+def test_a_core_that_is_made_while_another_is_called_takes_its_limits_for_low_ones_only_during_its_calls():
+    shape = Shape((Group("full", 1),), 30, 14, 1, 1, 9, sampling=1)
+    usual = _surroundings()
+    with LowLimits(shape, "blockproof.impl"):
+        assert block_pool._BULK == 2
+        made = LowLimits(shape, "blockproof.impl")
+    with made:
+        assert block_pool._BULK == 2
+    assert _surroundings() == usual
+
+
+@pytest.mark.parametrize("digests", [False, True])
+def test_ctrl_c_around_a_call_leaves_limits_clock_and_chance_as_they_were(digests):
+    """At each line in turn at which they are changed."""
+    shape = Shape((Group("full", 1),), 30, 14, 1, 1, 9, sampling=1, event_digests=digests)
+    usual, interrupted = _surroundings(), 0
+    while _interrupted_at_line(interrupted, LowLimits(shape, "blockproof.impl")):
+        assert _surroundings() == usual, interrupted
+        interrupted += 1
+    assert interrupted > 12
+    assert _surroundings() == usual
+
+
+def _interrupted_at_line(number, limits):
+    """Enter and leave, with one Ctrl-C before this line of all that are run; False if there are not so many."""
+    left = number
+    changing = {
+        getattr(one, name).__code__ for one in (LowLimits, Surroundings) for name in ("_put_ours", "_put_others")
+    }
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code not in changing:
+            return None
+        if event == "line":
+            left -= 1
+            if left == -1:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with limits:
+            pass
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def _surroundings():
+    limits = [getattr(import_module(f"blockproof.impl.{module}"), name) for module in LIMITS for name in LIMITS[module]]
+    return [*limits, time.monotonic_ns, random.random, os.environ.get(NUMBERS_VARIABLE)]
 
 
 class Spied(int):
