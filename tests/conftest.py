@@ -2,7 +2,7 @@
 
 A test is slow if it is marked so, or if it takes seconds and runs hardly a line that no shorter one runs
 (`unmeasured.txt`): `make test` leaves both out. Where coverage is measured, it is that of the quick tests, whether slow
-ones run beside them or not: a measured test takes two to five times as long.
+ones run beside them or not, and of a test with parameters only a few: a measured test takes two to five times as long.
 """
 
 import os
@@ -27,10 +27,15 @@ CHROMIUM = os.environ.get("BLOCKPROOF_CHROMIUM") or shutil.which("chromium") or 
 """The browser in which pages are looked at, if there is one."""
 UNMEASURED = Path(__file__).with_name("unmeasured.txt")
 """Tests that take seconds and run hardly a line that no shorter one runs, as `benchmarks/unmeasured.py` has found."""
+MEASURED_OF_ONE = 10
+"""Of a test with parameters so many are measured: the first, the last, and those between at equal distances.
+
+All are where each parameter has code of its own, as faults and theorems have: `each_is_measured`."""
 LEFT_OUT = "slow_tests_left_out"
 LISTENS_S = 2.0
 """How long a child that is asked to end is waited for."""
 left_out = pytest.StashKey[int]()
+is_measured = pytest.StashKey[bool]()
 
 
 def pytest_configure() -> None:
@@ -102,9 +107,18 @@ def _asked_first(kill: Callable[[Any], None], attribute: str) -> Callable[[Any],
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    of_one: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.nodeid.partition("[")[0] in _unmeasured():
+        name = item.nodeid.partition("[")[0]
+        if name in _unmeasured():
             item.add_marker("slow")
+        of_one.setdefault(name, []).append(item)
+    for alike in of_one.values():
+        last = len(alike) - 1
+        few = {last * place // (MEASURED_OF_ONE - 1) for place in range(MEASURED_OF_ONE)}
+        for number, item in enumerate(alike):
+            enough = number in few or item.get_closest_marker("each_is_measured") is not None
+            item.stash[is_measured] = enough and item.get_closest_marker("slow") is None
     if config.getoption("markexpr") == "not slow":
         config.stash[left_out] = sum(item.get_closest_marker("slow") is not None for item in items)
 
@@ -116,9 +130,9 @@ def _unmeasured() -> frozenset[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure neither slow tests nor the child processes that they start."""
+    """Measure neither slow tests, nor more than a few of those with parameters, nor the child processes of these."""
     coverage = sys.modules.get("coverage")
-    measuring = coverage.Coverage.current() if coverage and item.get_closest_marker("slow") else None
+    measuring = None if coverage is None or item.stash.get(is_measured, False) else coverage.Coverage.current()
     if measuring is None:
         return (yield)
     children = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("COVERAGE_PROCESS_")}

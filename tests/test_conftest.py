@@ -33,6 +33,21 @@ def test_left_out(case):
     measured = False
 
 
+@pytest.mark.parametrize("case", range(28))
+def test_many(case):
+    if case % 3 == 0:
+        measured = case
+    else:
+        measured = None
+
+
+@pytest.mark.each_is_measured
+@pytest.mark.parametrize("case", range(20))
+def test_each(case):
+    if case == 5:
+        counted = case
+
+
 def test_behind():
     measured = True
 """
@@ -80,8 +95,8 @@ def test_slow_and_listed_tests_and_their_children_are_not_measured_and_all_other
     lines = tests.splitlines()
     run = {lines[number - 1].strip() for number in files["test_it.py"]["executed_lines"]}
     assert 'run("of_a_quick_one")' in run
-    assert "measured = True" in run
-    assert not run & {'run("of_one_left_out")', "measured = False"}
+    assert {"measured = True", "measured = case", "counted = case"} <= run
+    assert not run & {'run("of_one_left_out")', "measured = False", "measured = None"}
     assert files["of_a_quick_one.py"]["executed_lines"] == [1]
     assert files["of_one_left_out.py"]["executed_lines"] == []
 
@@ -96,5 +111,5 @@ def test_slow_and_listed_tests_are_left_out_and_counted(tmp_path, mark, listed):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "-m", "not slow"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
-    assert "2 passed, 2 deselected" in done.stdout
+    assert "50 passed, 2 deselected" in done.stdout
     assert "2 slow tests were left out; make test-all runs them too" in done.stdout

@@ -89,6 +89,7 @@ def record():
     return pages.read((Path(__file__).parents[2] / "docs/reference/theorems" / pages.RECORD).read_text("utf-8"))
 
 
+@pytest.mark.each_is_measured
 @pytest.mark.parametrize(("theorem", "subject"), CASES)
 def test_each_theorem_comes_out_as_declared_and_its_negative_controls_are_refuted(theorem, subject, record):
     if theorem.weight > LEFT_TO_PROVE and os.environ.get(SETTLED):

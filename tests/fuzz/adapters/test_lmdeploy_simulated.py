@@ -25,6 +25,7 @@ def simulated(out: Path, *more: str, seed: int = 1) -> int:
     return main([*command, *more])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(("name", "seed"), [("prompt-of-the-whole-length", 1), ("piece-cancelled-when-sent", 2)])
 def test_its_defects_are_found_and_put_down_to_their_causes(tmp_path, capsys, name, seed):
@@ -44,6 +45,7 @@ def test_a_planted_fault_is_found(tmp_path, capsys, fault, judge):
     assert f": {judge}, step " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_defect_shows_with_its_own_loop_on_asyncio_and_not_behind_the_change(place, name):
     environment = {"PYTHONPATH": f"{place.layers[0]}:{FINDINGS}", "CUDA_VISIBLE_DEVICES": ""}

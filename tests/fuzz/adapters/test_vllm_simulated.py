@@ -132,6 +132,7 @@ def test_a_load_fills_the_blocks_that_are_there() -> None:
 # With a release.
 
 
+@pytest.mark.slow
 def test_a_load_that_waits_for_room_for_drafts_beside_it_is_named_by_experiment() -> None:
     """The pool just holds the request: a load wants blocks for a step with drafts besides, and there is none."""
     if environments.find(RELEASE) is None:
@@ -157,6 +158,7 @@ BY_EXPERIMENT = {
 """By file in `inputs`: cause and judge on 0.26.0."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "named"), BY_EXPERIMENT.items())
 def test_what_a_run_on_0_26_found_is_named_by_experiment(file: str, named: tuple[str, str]) -> None:
     if environments.find("vllm==0.26.0") is None:
@@ -166,6 +168,7 @@ def test_what_a_run_on_0_26_found_is_named_by_experiment(file: str, named: tuple
     assert [(one["known"], one["judge"]) for one in found] == [named]
 
 
+@pytest.mark.slow
 def test_a_window_that_is_cut_for_drafts_in_flight_is_named_by_experiment() -> None:
     """The experiment gives up blocks by known tokens; without giving any up, the contract would object."""
     if environments.find("vllm==0.23.0") is None:
@@ -178,6 +181,7 @@ def test_a_window_that_is_cut_for_drafts_in_flight_is_named_by_experiment() -> N
 SILENT = (("vllm==0.26.0", "state-of-drafts-in-flight"), (RELEASE, "hit-cut-for-a-load"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("release", "file"), SILENT)
 def test_what_a_judge_once_took_for_a_mistake_is_none(release: str, file: str) -> None:
     """A state at the end of a block, which drafts wrote whose outcome came while the next step ran; and a hit of which

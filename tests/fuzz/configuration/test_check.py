@@ -130,6 +130,7 @@ def test_no_bytes_draw_the_simplest_configuration():
 # Who checks the checker?
 
 
+@pytest.mark.each_is_measured
 @pytest.mark.parametrize("name", CONFIGURATION_FAULTS)
 def test_a_planted_fault_is_found_and_shrunk_to_a_few_layers(name):
     finding, smaller = hunted(name)

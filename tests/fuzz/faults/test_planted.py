@@ -63,6 +63,7 @@ def test_a_planted_fault_is_found_where_it_is_expected(name):
     assert result.finding.kind == summary.finding.kind
 
 
+@pytest.mark.each_is_measured
 @pytest.mark.parametrize("name", BY_LOCKSTEP, scope="module")
 def test_the_short_trace_shows_the_fault_and_nothing_on_the_clean_core(name):
     result = shrunk(name)

@@ -91,6 +91,7 @@ def test_the_installed_folder_is_this_one() -> None:
     assert not is_of_real_bug(FOLDER.parent / "any.json")
 
 
+@pytest.mark.each_is_measured
 @pytest.mark.parametrize("name", OF_RUNS)
 def test_the_trace_shows_the_bug_and_nothing_on_the_healthy_core(name: str) -> None:
     file = file_of(name)

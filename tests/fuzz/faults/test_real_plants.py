@@ -30,6 +30,7 @@ def file_of(name: str) -> TraceFile:
     return read_trace(FILES[name])
 
 
+@pytest.mark.each_is_measured
 @pytest.mark.parametrize("name", OF_CORE)
 def test_a_fault_shows_first_where_it_says(name: str) -> None:
     finding = file_of(name).finding

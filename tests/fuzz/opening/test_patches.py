@@ -269,6 +269,7 @@ def test_what_a_patch_leaves_of_an_allocation_that_the_world_refuses_is_found(
     assert "--refuse: 'no_such:thing' cannot be refused: No module named 'no_such'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @needs_release
 def test_a_finding_of_a_patched_release_is_replayed_with_its_patch_only(
     file: Path, capsys: pytest.CaptureFixture[str]
@@ -289,6 +290,7 @@ def test_a_finding_of_a_patched_release_is_replayed_with_its_patch_only(
     assert f"one_more has changed since it was recorded: {spec[-8:]} then" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @needs_release
 def test_a_patch_that_changes_nothing_agrees_with_the_model_of_the_release(file: Path) -> None:
     file.write_text("import vllm\n")

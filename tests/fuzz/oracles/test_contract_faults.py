@@ -29,6 +29,7 @@ def verdicts(target, shape, operations, hides=()):
     return said
 
 
+@pytest.mark.each_is_measured
 @pytest.mark.parametrize("name", STORIES)
 def test_a_planted_mistake_is_reported_by_its_property_at_the_end_of_its_story(name):
     story = STORIES[name]

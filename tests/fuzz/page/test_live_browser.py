@@ -194,6 +194,7 @@ def test_a_run_that_is_not_heard_of_has_probably_ended(ago, every, chromium, tmp
     watched.close()
 
 
+@pytest.mark.slow
 def test_a_run_falls_silent_while_somebody_looks(chromium, tmp_path):
     """After a minute, which is let pass; then it is asked after ever more seldom, and at last no more."""
     path = tmp_path / "page.html"
