@@ -8,11 +8,10 @@ one runs as it is. This follows from the shape: a trace says it, and a finding k
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, TypeAlias
 
 from ...model import ops
 from ...model.ops import OPERATIONS, Shape
-from .vllm.surroundings import Surroundings
+from .vllm.surroundings import Changed, Surroundings
 
 LIMITS: Mapping[str, Mapping[str, int]] = {
     "pool.block_pool": {"_BULK": 2},
@@ -38,15 +37,11 @@ BLOCKS_MOVE = frozenset(OPERATIONS.values()) - {
 """Operations that find, take, register or give back blocks: no other comes to a limit."""
 
 
-_OfModule: TypeAlias = tuple[dict[str, Any], Mapping[str, int], Mapping[str, int]]
-"""The names of a module, its low limits, and those that it has by itself."""
-
-
 @cache
-def _limits_of(package: str) -> tuple[_OfModule, ...]:
+def _limits_of(package: str) -> list[Changed]:
     """Looked up once, before any are low: a core may be made while another one is in a call, in a thread of its own."""
     modules = [(import_module(f"{package}.{module}").__dict__, low) for module, low in LIMITS.items()]
-    return tuple((names, low, {name: names[name] for name in low}) for names, low in modules)
+    return [(names, name, limit, names[name]) for names, low in modules for name, limit in low.items()]
 
 
 class LowLimits(Surroundings):
@@ -55,17 +50,6 @@ class LowLimits(Surroundings):
 
     def __init__(self, shape: Shape, package: str) -> None:
         super().__init__(shape)
-        self._limits: tuple[_OfModule, ...] = ()
         if is_short(shape):
             self.operations |= BLOCKS_MOVE
-            self._limits = _limits_of(package)
-
-    def _put_ours(self) -> None:
-        super()._put_ours()
-        for names, low, _ in self._limits:
-            names.update(low)
-
-    def _put_others(self) -> None:
-        for names, _, usual in self._limits:
-            names.update(usual)
-        super()._put_others()
+            self._changed += _limits_of(package)

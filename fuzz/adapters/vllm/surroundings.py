@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from ....model.ops import OPERATIONS, Operation, Shape, Value
 
@@ -20,6 +20,8 @@ SECOND = 1_000_000_000
 NUMBERS_VARIABLE = "VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES"
 """The environment variable that says whether events name blocks by numbers; they do where it is not set."""
 
+Changed: TypeAlias = tuple[dict[str, Any], str, Any, Any]
+"""The names of a module, one of them, what it is during a call, and what it is by itself."""
 _CLOCK, _CHANCE = time.monotonic_ns, random.random
 """As they are: taken once, since a core may be made while another one is in a call."""
 
@@ -36,7 +38,10 @@ class Surroundings:
         """The operations around which it is needed: on a core of this shape they would notice others."""
         self._now = -SECOND
         self._drawn = 0
-        self._sampling = bool(shape.sampling)
+        self._changed: list[Changed] = []
+        if shape.sampling:
+            self._changed.append((vars(time), "monotonic_ns", self._tell_time, _CLOCK))
+            self._changed.append((vars(random), "random", self._draw, _CHANCE))
         self._environment: str | None = None
 
     def __enter__(self) -> None:
@@ -44,29 +49,27 @@ class Surroundings:
         if self._digests:
             self._environment = os.environ.get(NUMBERS_VARIABLE)
         try:
-            self._put_ours()
+            for names, name, ours, _ in self._changed:
+                names[name] = ours
+            if self._digests:
+                os.environ[NUMBERS_VARIABLE] = "0"
         except BaseException:  # Ctrl-C; nobody leaves what was not entered
-            self._put_others()
+            self._change_back()
             raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
-            self._put_others()
+            for names, name, _, other in self._changed:
+                names[name] = other
+            if self._digests:
+                self._change_back()
         except BaseException:
-            self._put_others()
+            self._change_back()
             raise
 
-    def _put_ours(self) -> None:
-        if self._sampling:
-            time.monotonic_ns = self._tell_time
-            random.random = self._draw
-        if self._digests:
-            os.environ[NUMBERS_VARIABLE] = "0"
-
-    def _put_others(self) -> None:
-        if self._sampling:
-            time.monotonic_ns = _CLOCK
-            random.random = _CHANCE
+    def _change_back(self) -> None:
+        for names, name, _, other in self._changed:
+            names[name] = other
         if self._digests:
             os.environ.pop(NUMBERS_VARIABLE, None)
             if self._environment is not None:

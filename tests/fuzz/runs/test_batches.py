@@ -235,15 +235,16 @@ def test_ctrl_c_around_a_call_leaves_limits_clock_and_chance_as_they_were(digest
 def _interrupted_at_line(number, limits):
     """Enter and leave, with one Ctrl-C before this line of all that are run; False if there are not so many."""
     left = number
-    changing = {
-        getattr(one, name).__code__ for one in (LowLimits, Surroundings) for name in ("_put_ours", "_put_others")
+    changing = {Surroundings.__enter__.__code__, Surroundings.__exit__.__code__}
+    begin = {
+        code: next(line for *_, line in code.co_lines() if line and line > code.co_firstlineno) for code in changing
     }
 
     def trace(frame, event, argument):
         nonlocal left
         if frame.f_code not in changing:
             return None
-        if event == "line":
+        if event == "line" and frame.f_lineno != begin[frame.f_code]:  # `try:`
             left -= 1
             if left == -1:
                 raise KeyboardInterrupt
