@@ -5,6 +5,7 @@ import re
 import pytest
 import typer
 from blockproof.fuzz.cli.main import app, main
+from blockproof.fuzz.cli.options import duration
 from blockproof.fuzz.cli.renamed import COMMANDS, FLAGS, NOW
 
 
@@ -64,6 +65,7 @@ def _commands(command, path=()):
 def test_a_time_may_have_a_unit(text, seconds, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["fuzz", "--seconds", text, "--seed", "1", "--attention", "full"]) == 0
+    assert duration(text) == seconds
     told = re.search(r" operations in ([\d.]+) s", capsys.readouterr().out)
     assert told is not None
     assert float(told[1]) >= seconds - 0.05

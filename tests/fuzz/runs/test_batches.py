@@ -222,7 +222,7 @@ def test_a_core_that_is_made_while_another_is_called_takes_its_limits_for_low_on
 
 @pytest.mark.parametrize("digests", [False, True])
 def test_ctrl_c_around_a_call_leaves_limits_clock_and_chance_as_they_were(digests):
-    """At each line in turn at which they are changed."""
+    """At each line but the first in turn: a Ctrl-C right before what is done at the end nobody can answer."""
     shape = Shape((Group("full", 1),), 30, 14, 1, 1, 9, sampling=1, event_digests=digests)
     usual, interrupted = _surroundings(), 0
     while _interrupted_at_line(interrupted, LowLimits(shape, "blockproof.impl")):
@@ -244,7 +244,7 @@ def _interrupted_at_line(number, limits):
         nonlocal left
         if frame.f_code not in changing:
             return None
-        if event == "line" and frame.f_lineno != begin[frame.f_code]:  # `try:`
+        if event == "line" and frame.f_lineno != begin[frame.f_code]:  # nothing is changed there yet
             left -= 1
             if left == -1:
                 raise KeyboardInterrupt
