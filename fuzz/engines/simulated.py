@@ -152,7 +152,15 @@ class SimulatedFamily:
         remedies: Mapping[str, Any] = getattr(self.engine, "remedies", {})
         for id in self.engine.suspects(judge, what, story) if hasattr(self.engine, "suspects") else remedies:
             if id in remedies:
-                yield Suspect(id, remedies[id](), story)
+                yield self.suspect(id, story)
+
+    def suspect(self, id: str, story: SimulatedStory) -> Suspect:
+        """This known defect, and the story."""
+        return Suspect(id, self.engine.remedies[id](), story)  # type: ignore[attr-defined]  # its author knows it
+
+    def without(self, suspect: Suspect) -> "SimulatedFamily":
+        """The engine without a known defect."""
+        return SimulatedFamily(suspect.engine)
 
     def run_without(self, suspect: Suspect) -> Guarded:
         """The same story without a known defect."""

@@ -19,6 +19,7 @@ from ..reports.progress import Pace
 from ..runs.canary import BlindOracleError
 from ..runs.case import loop
 from ..simulation.judges import CHECKS, FATE
+from ..simulation.protocol import PoolTooSmallError
 from ..targets.base import TargetUnavailableError
 from ..traces.reducer import Reducer, SearchLimits
 from .simulated import opened
@@ -228,16 +229,39 @@ class Stories:
 
     def _cause(self, shown: StoryFinding, story: Any) -> str:
         """The first known cause without which nothing is found; empty if there is none. What is raised, or objected to
-        by a check of the engine, has a name: there it is enough if nothing of this name is found, nor by others."""
+        by a check of the engine, has a name: there it is enough if nothing of this name is found, nor by others.
+
+        Without a cause, another one may show that the story has, too. Then both are taken away: the finding is due to
+        the first if nothing is left, and it is still found where only the second is taken away."""
+        behind = list[tuple[Any, StoryFinding]]()
         for suspect in self.family.suspects(shown.judge, shown.rule, shown.what, story):
-            try:
-                run = self.family.run_without(suspect)
-            except Exception:  # no such engine
-                continue
-            found = run.run(MOST_STEPS)
-            if all(one.judge == shown.judge in (CHECKS, FATE) and one.rule != shown.rule for one in found):
+            found = self._without(suspect)
+            if found is not None and _is_gone(shown, found):
                 return str(suspect.id)
+            if found and (found[0].judge, found[0].rule) != (shown.judge, shown.rule):
+                behind.append((suspect, found[0]))
+        for suspect, then in behind:
+            for both in self.family.without(suspect).suspects(then.judge, then.rule, then.what, story):
+                alone = self.family.suspect(both.id, story)
+                if self._without(both) == [] and self._without(alone, may_refuse=False) != []:
+                    return str(suspect.id)
         return ""
+
+    def _without(self, suspect: Any, *, may_refuse: bool = True) -> list[StoryFinding] | None:
+        """What the story shows without this cause: nothing if such an engine refuses the pool, where it `may_refuse`;
+        None if there is no such engine."""
+        try:
+            run = self.family.run_without(suspect)
+        except PoolTooSmallError:
+            return [] if may_refuse else None
+        except Exception:
+            return None
+        found: list[StoryFinding] = run.run(MOST_STEPS)
+        return found
+
+
+def _is_gone(shown: StoryFinding, found: Sequence[StoryFinding]) -> bool:
+    return all(one.judge == shown.judge in (CHECKS, FATE) and one.rule != shown.rule for one in found)
 
 
 def task_from_json(raw: Any) -> StoryTask:

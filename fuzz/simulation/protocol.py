@@ -280,6 +280,10 @@ class EngineView:
     """How many blocks each lower tier holds."""
 
 
+class PoolTooSmallError(NotImplementedError):
+    """An engine does not start, since its start-up check refuses the pool: no story can show anything of it."""
+
+
 class Engine(Protocol):
     """An engine without its device. Whatever a method raises is a finding."""
 

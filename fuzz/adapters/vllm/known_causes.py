@@ -212,7 +212,7 @@ KNOWN: Mapping[str, KnownCause] = {
     "vllm-project/vllm#46384": KnownCause(
         (CHECKS, PROGRESS),
         lambda story, setup: setup.shape.caching and _has_states(setup) and _unequal_blocks(setup),
-        rule="^S17: .* was refused|nothing happens",
+        rule="^S17: .* was refused|nothing happens|computed again and again",
         fixed="0.33",
         engine=remedies.count_copied_states_once,
     ),
@@ -269,6 +269,12 @@ KNOWN: Mapping[str, KnownCause] = {
         rule="^S14",
         fixed="0.33",
         setup=_without_eagle,
+    ),
+    "chunked-cap": KnownCause(
+        (PROGRESS,),
+        lambda story, setup: any(group.chunk % group.block_size for group in setup.shape.groups),
+        rule="nothing happens",
+        engine=remedies.refuse_pools_without_room_for_chunks,
     ),
 }
 """By id, in the order in which they are tried."""

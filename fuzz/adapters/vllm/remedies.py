@@ -13,6 +13,7 @@ from ....model.arith import cdiv
 from ....model.attention import NO_STEP, Mamba, Step, Written, rule_for
 from ....model.config_json import NARROW
 from ...kinds import STATE_SPECS
+from ...simulation.protocol import PoolTooSmallError
 
 
 def _managers(engine: Any) -> list[Any]:
@@ -51,13 +52,15 @@ def register_written_states_only(engine: Any) -> None:
 
     def cache(single: Any, original: Callable[..., Any], request: Any, *given: Any, **named: Any) -> Any:
         name = request.request_id
+        before = {block.block_id: block.block_hash for block in single.req_to_blocks[name]}
         first, result = single.num_cached_block.get(name, 0), original(request, *given, **named)
         rule = rule_for(shape.groups[single.kv_cache_group_id], shape)
         assert isinstance(rule, Mamba)
         table, written = single.req_to_blocks[name], steps.get(name, NO_STEP)
         for i in range(first, single.num_cached_block.get(name, 0)):
-            if not table[i].is_null and not written.stands(rule, i):
-                engine.pool.evict_blocks({table[i].block_id})
+            block = table[i]
+            if not block.is_null and not written.stands(rule, i) and block.block_hash != before.get(block.block_id):
+                engine.pool.evict_blocks({block.block_id})
         return result
 
     _wrap(core, "allocate_slots", allocate)
@@ -126,6 +129,13 @@ def count_no_tokens_between_chunks(engine: Any) -> None:
         for index, group in enumerate(getattr(core, "attention_groups", ())):
             parts = [reaching if part is kind else part for part in group]
             core.attention_groups[index] = type(group)(*parts) if hasattr(group, "_fields") else tuple(parts)
+
+
+def refuse_pools_without_room_for_chunks(engine: Any) -> None:
+    """The start-up check counts the block in which a chunk begins with others before it (theorem T6)."""
+    more = sum(bool(group.chunk % group.block_size) for group in engine.setup.shape.groups)
+    if engine.built.room < more:
+        raise PoolTooSmallError("the start-up check refuses the pool")
 
 
 def _reaching_its_chunk(kind: Any) -> Any:
@@ -197,8 +207,11 @@ def give_up_states_behind_gaps(engine: Any) -> None:
 
 
 def look_up_whole_blocks(engine: Any) -> None:
-    """No hit ends within a block."""
+    """No hit ends within a block, and nothing is registered for one that would."""
     engine.scheduler.kv_cache_manager.coordinator.enable_partial_hash_hits = False
+    for manager in _managers(engine):
+        if hasattr(manager, "_cache_partial_tail_block"):
+            manager._cache_partial_tail_block = lambda *given: None
 
 
 def load_beside_no_drafts(engine: Any) -> None:

@@ -20,6 +20,7 @@ from ...simulation.protocol import (
     Ended,
     EngineShape,
     EngineView,
+    PoolTooSmallError,
     Scheduled,
     ScheduledBatch,
     SlotCopy,
@@ -61,7 +62,8 @@ class VllmSimulated:
     offers = frozenset({"drafts", "priorities", "adapters", "versions", "items", "salts", "external"})
     attention = (
         *("full", "mla", "sliding", "chunked", "mamba", "full+sliding", "full+sliding", "full+chunked"),
-        *("full+mamba", "full+mamba", "full+sliding+mamba", "full+full+sliding", "full+sliding+sliding"),
+        *("full+mamba", "full+mamba", "full+mamba", "full+mamba", "full+sliding+mamba"),
+        *("full+full+sliding", "full+sliding+sliding"),
     )
     block_sizes = (4, 8, 16)
     unequal_blocks = True
@@ -79,7 +81,7 @@ class VllmSimulated:
         "asynchronous": (False, False, True),
         "connector": ("", "", LATER, NOW),
         "policy": ("fcfs", "priority"),
-        "drafter": ("ngram", "eagle"),
+        "drafter": ("ngram", "eagle", "eagle"),
         "resets_running": (False, True),
         "adapters_in_place": (False, False, False, True),
     }
@@ -121,7 +123,7 @@ class VllmSimulated:
         self.resets_running = bool(shape.options.get("resets_running")) and not setup.connector
         self.built = BuiltScheduler(setup)
         if self.built.room < 0:
-            raise NotImplementedError("the start-up check refuses the pool")
+            raise PoolTooSmallError("the start-up check refuses the pool")
         self.rules: list[Rule] = [rule_for(group, shape.core) for group in shape.groups]
         self._width = max(rule.b for rule in self.rules)
         self.clients: dict[str, ClientRequest] = {}

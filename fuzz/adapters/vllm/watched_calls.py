@@ -70,6 +70,9 @@ class ManagerWatch:
         """The request whose hit may be used: the last lookup was for it."""
         self._found = 0
         """Tokens of that hit. A scheduler with a connector may take none of it, or less, and load the rest."""
+        self._of_groups: tuple[Any, Any] | None = None
+        """What was found by a scheduler that asks the coordinator itself, each group alone: hashes of the request, and
+        tokens. The core learns whose lookup it was when it allocates."""
         for name in ("new_step_starts", "get_computed_blocks", "allocate_slots", "cache_blocks"):
             self._wrap(name, getattr(self, f"_{name}"))
         for name in ("free", "pop_blocks_for_free"):
@@ -78,6 +81,10 @@ class ManagerWatch:
         if hasattr(manager, "remove_skipped_blocks"):
             self._wrap("remove_skipped_blocks", self._skipped)
         self._wrap("reset_prefix_cache", self._reset)
+        coordinator = manager.coordinator
+        if hasattr(coordinator, "find_longest_cache_hit_per_group"):
+            self._alone = coordinator.find_longest_cache_hit_per_group
+            coordinator.find_longest_cache_hit_per_group = self._each_alone
 
     # Telling.
 
@@ -155,6 +162,11 @@ class ManagerWatch:
         self._hit = request.request_id
         self._tell(ops.Lookup(self._hit), Done((tokens, _ids(blocks))), before)
 
+    def _each_alone(self, hashes: Any, *given: Any, **named: Any) -> Any:
+        answer = self._alone(hashes, *given, **named)
+        self._of_groups = (hashes, max(answer[1]))
+        return answer
+
     def _allocate_slots(
         self,
         before: Snapshot,
@@ -166,6 +178,11 @@ class ManagerWatch:
         **more: Any,
     ) -> None:
         name, external = request.request_id, more.get("num_external_computed_tokens", 0)
+        if self._of_groups is not None and self._of_groups[0] is request.block_hashes:
+            tokens, self._of_groups = self._of_groups[1], None
+            if new_computed_blocks is not None:
+                self._found, self._hit = tokens, name
+                self._tell(ops.Lookup(name), Done((tokens, _ids(new_computed_blocks))), before, before)
         found = new_computed_blocks is not None and self._hit == name
         if found and 0 < num_new_computed_tokens < self._found:
             self._found = num_new_computed_tokens

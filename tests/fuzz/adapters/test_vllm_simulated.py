@@ -79,6 +79,7 @@ SUSPECTED: tuple[tuple[str, str, str, str, SimulatedStory], ...] = (
         *("vllm-project/vllm#55450", "0.30.0", CHECKS, "S17: the first 6 entries have not been read for 2 steps"),
         story(job("a"), groups=(STATE,), asynchronous=True),
     ),
+    ("chunked-cap", "0.33.0", PROGRESS, STANDS, story(job("a"), groups=(Group("chunked", 4, chunk=6),))),
     ("", "0.33.0", MEMORY, READS, story(job("a"), job("b"))),
 )
 
@@ -154,6 +155,9 @@ BY_EXPERIMENT = {
     "copied-state-counted-twice": ("vllm-project/vllm#46384", PROGRESS),
     "state-behind-a-gap": ("vllm-project/vllm#55450", CHECKS),
     "hit-between-chunks": ("chunk-astride-block", MEMORY),
+    "chunk-without-room": ("chunk-astride-block", MEMORY),  # nor has its pool room for a chunk
+    "lone-request-copies-its-state": ("vllm-project/vllm#46384", PROGRESS),
+    "two-known-causes": ("adapter-loaded-anew", CHECKS),  # vllm-project/vllm#46384 shows behind it
 }
 """By file in `inputs`: cause and judge on 0.26.0."""
 
@@ -178,14 +182,20 @@ def test_a_window_that_is_cut_for_drafts_in_flight_is_named_by_experiment() -> N
     assert [(one["known"], one["judge"]) for one in found] == [("window-cut-too-early", MEMORY)]
 
 
-SILENT = (("vllm==0.26.0", "state-of-drafts-in-flight"), (RELEASE, "hit-cut-for-a-load"))
+SILENT = (
+    ("vllm==0.26.0", "state-of-drafts-in-flight"),
+    (RELEASE, "hit-cut-for-a-load"),
+    ("vllm==0.26.0", "hit-of-each-group-alone"),
+    ("vllm==0.26.0", "hit-of-each-group-shared"),
+)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("release", "file"), SILENT)
 def test_what_a_judge_once_took_for_a_mistake_is_none(release: str, file: str) -> None:
-    """A state at the end of a block, which drafts wrote whose outcome came while the next step ran; and a hit of which
-    the scheduler takes only the first blocks, since a connector has more."""
+    """A state at the end of a block, which drafts wrote whose outcome came while the next step ran; a hit of which the
+    scheduler takes only the first blocks, since a connector has more; and hits that the scheduler looks up by itself,
+    for each group."""
     if environments.find(release) is None:
         pytest.skip(f"blockproof targets install {release}")
     task = StoryTask(replay=read_story(INPUTS / f"{file}.json").story, shrink_seconds=0.0)

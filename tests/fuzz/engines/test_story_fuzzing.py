@@ -53,7 +53,7 @@ class Family:
 
     def __init__(self, known: str = "", without: int = 7) -> None:
         """`known`: a cause that is suspected always; the experiment leaves out the number `without`."""
-        self.known, self.without, self.built = known, without, 0
+        self.known, self.left_out, self.built = known, without, 0
 
     def draw(self, seed: int, number: int, options: Sequence[str] = (), attention: Sequence[str] = ()) -> Numbers:
         return Numbers((number, number + 1))
@@ -71,7 +71,7 @@ class Family:
     def suspects(self, judge: str, rule: str, what: str, story: Numbers) -> Iterator[Suspect]:
         if self.known:
             yield Suspect("never to be built", Numbers((13,)))
-            yield Suspect(self.known, Numbers(tuple(n for n in story.numbers if n != self.without)))
+            yield Suspect(self.known, Numbers(tuple(n for n in story.numbers if n != self.left_out)))
 
     def run_without(self, suspect: Suspect) -> "FakeRun":
         return self.run_of(suspect.story)
@@ -94,7 +94,9 @@ class FakeRun:
         self.reached = Counter({"steps": 3, "hits": 1})
 
     def run(self, steps: int) -> list[StoryFinding]:
-        return [StoryFinding("contract", "S1", "seven", 2)] if 7 in self.numbers else []
+        if 7 in self.numbers:
+            return [StoryFinding("contract", "S1", "seven", 2)]
+        return [StoryFinding("progress", "still", "eight", 2)] if 8 in self.numbers else []
 
 
 def told_by(task: StoryTask, family: Family | None = None) -> tuple[Any, list[dict[str, Any]]]:
@@ -115,6 +117,37 @@ def test_a_finding_is_shrunk_and_named() -> None:
 def test_a_cause_without_which_the_same_is_found_is_not_the_cause() -> None:
     (one,) = told_by(StoryTask(first=6, steps=3), Family("overlapping-items", without=8))[1]
     assert (one["name"], one["known"]) == ("new: contract: S1", "")
+
+
+class Behind(Family):
+    """Its 7 hides that 8 stands still; `alone`: nothing is found without 8 either. Each is a known defect."""
+
+    def __init__(self, alone: bool, mended: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.alone, self.mended = alone, mended
+
+    def run_of(self, story: Numbers, fault: str = "") -> "FakeRun":
+        left = Numbers(tuple(number for number in story.numbers if number not in self.mended))
+        return FakeRun(Numbers(()) if self.alone and 8 not in left.numbers else left)
+
+    def smaller(self, story: Numbers) -> Iterator[Numbers]:
+        yield from ()
+
+    def suspects(self, judge: str, rule: str, what: str, story: Numbers) -> Iterator[Suspect]:
+        yield self.suspect("seven" if judge == "contract" else "eight", story)
+
+    def suspect(self, id: str, story: Numbers) -> Suspect:
+        gone = {"seven": 7, "eight": 8}[id]
+        return Suspect(id, Numbers(tuple(n for n in story.numbers if n not in (gone, *self.mended))))
+
+    def without(self, suspect: Suspect) -> "Behind":
+        return Behind(self.alone, (7,))
+
+
+@pytest.mark.parametrize(("alone", "known"), [(False, "seven"), (True, "")])
+def test_a_cause_that_hides_another_known_one_is_named(alone: bool, known: str) -> None:
+    (one,) = told_by(StoryTask(first=7, steps=3), Behind(alone))[1]
+    assert one["known"] == known
 
 
 def test_findings_of_one_kind_are_shrunk_a_few_times_and_counted_always(monkeypatch: pytest.MonkeyPatch) -> None:
