@@ -216,6 +216,12 @@ KNOWN: Mapping[str, KnownCause] = {
         fixed="0.33",
         engine=remedies.count_copied_states_once,
     ),
+    "hit-too-large-for-the-pool": KnownCause(
+        (PROGRESS,),
+        lambda story, setup: setup.shape.caching and _has_states(setup) and len(setup.shape.groups) > 1,
+        rule="nothing happens",
+        engine=remedies.look_up_whole_blocks,
+    ),
     "vllm-project/vllm#55450": KnownCause(
         (CHECKS,),
         lambda story, setup: setup.asynchronous and _has_states(setup),

@@ -156,8 +156,8 @@ def _reaching_its_chunk(kind: Any) -> Any:
 
 
 def count_one_state_more(engine: Any) -> None:
-    """An allocation of a request that holds no state yet counts on one more."""
-    for manager in _with_states(engine):
+    """An allocation of a request that holds no state yet counts on one more, where something comes from outside."""
+    for manager in _with_states(engine) if engine.setup.connector else ():
 
         def count(original: Callable[..., Any], name: str, *given: Any, single: Any = manager, **named: Any) -> Any:
             return original(name, *given, **named) + (not single.req_to_blocks.get(name))
@@ -211,7 +211,7 @@ def look_up_whole_blocks(engine: Any) -> None:
     engine.scheduler.kv_cache_manager.coordinator.enable_partial_hash_hits = False
     for manager in _managers(engine):
         if hasattr(manager, "_cache_partial_tail_block"):
-            manager._cache_partial_tail_block = lambda *given: None
+            manager._cache_partial_tail_block = lambda *given, **named: None
 
 
 def load_beside_no_drafts(engine: Any) -> None:

@@ -181,6 +181,28 @@ def window_reserved_as_full() -> CaseVerdict:
     return _starved(run.run())
 
 
+def hit_too_large_for_the_pool() -> CaseVerdict:
+    """A request that just fits, of which a part is cached: what is cached is held beside its copies, and it starts no
+    more, though it ends if nothing is cached."""
+    groups = (Group("full", 16), Group("mamba", 32, mamba_mode="align"))
+
+    def build(num_blocks: int, before: int) -> Observed:
+        run = PlayedRun(Setup(shape_of(groups, num_blocks, 64, 128)))
+        if before:
+            run.add(ClientRequest("begin", _text(before), 1))
+            run.run()
+        run.add(ClientRequest("whole", _text(63), 1))
+        return run.run(200)
+
+    def judged(num_blocks: int) -> Observed:
+        observed = build(num_blocks, 20)
+        if build(num_blocks, 0).starved:
+            observed.starved = []  # one that starves without a hit is another violation
+        return observed
+
+    return _scan(judged, _starved, range(6, 12))
+
+
 # A connector loads tokens from outside.
 
 
@@ -333,6 +355,7 @@ CASES: Mapping[str, Callable[[], CaseVerdict]] = {
         hit_not_cut,
         state_from_outside,
         window_reserved_as_full,
+        hit_too_large_for_the_pool,
         loads_block_each_other,
         replay_never_hits,
         replay_never_hits_by_default,

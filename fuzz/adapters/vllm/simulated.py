@@ -133,6 +133,7 @@ class VllmSimulated:
         self._loads: list[ExternalLoad] = []
         self._under_way: dict[str, set[str]] = {}
         self._reports = _Reports()
+        self._computes = self._reset_waits = False
         self.transferring: object = False
         """True while a connector of the release transfers something."""
         if setup.connector:
@@ -173,7 +174,11 @@ class VllmSimulated:
         self.scheduler.finish_requests(self._names[id], module("v1.request").RequestStatus.FINISHED_ABORTED)
 
     def reset(self) -> None:
-        """See `Engine`; with all running requests set back for it, or only if nothing runs."""
+        """See `Engine`; with all running requests set back for it, or only if nothing runs. An engine in step looks at
+        what it is asked behind the step."""
+        if self._computes and not self.setup.asynchronous:
+            self._reset_waits = True
+            return
         self.scheduler.reset_prefix_cache(reset_running_requests=self.resets_running)
 
     # Steps.
@@ -186,6 +191,7 @@ class VllmSimulated:
         self._receive(output)
         if self.contract and self.setup.asynchronous:
             self.contract.look()
+        self._computes = True
         parts = tuple(self._part(name, many, output) for name, many in output.num_scheduled_tokens.items())
         return ScheduledBatch(
             parts,
@@ -267,6 +273,10 @@ class VllmSimulated:
             self._propose(names, results)
         if self.contract:
             self.contract.look()
+        self._computes = False
+        if self._reset_waits:
+            self._reset_waits = False
+            self.reset()
         return [self._delivered(one) for answers in told.values() for one in answers.outputs]
 
     def _propose(self, names: Sequence[str], results: StepResults) -> None:

@@ -150,6 +150,18 @@ def test_a_load_that_waits_for_room_for_drafts_beside_it_is_named_by_experiment(
 
 
 INPUTS = Path(__file__).parent / "inputs"
+
+
+@pytest.mark.slow
+def test_a_hit_that_does_not_fit_is_named_by_experiment() -> None:
+    """The pool just holds the request; with a hit that ends within a block it does not hold it and the copies."""
+    if environments.find(RELEASE) is None:
+        pytest.skip(f"blockproof targets install {RELEASE}")
+    task = StoryTask(replay=read_story(INPUTS / "hit-too-large-for-the-pool.json").story, shrink_seconds=0.0)
+    found = simulate(RELEASE, task, None, lambda text: None).found
+    assert [(one["known"], one["judge"]) for one in found] == [("hit-too-large-for-the-pool", PROGRESS)]
+
+
 BY_EXPERIMENT = {
     "no-fine-lookup-in-windows": ("lookup-asserts", FATE),
     "copied-state-counted-twice": ("vllm-project/vllm#46384", PROGRESS),
@@ -187,6 +199,7 @@ SILENT = (
     (RELEASE, "hit-cut-for-a-load"),
     ("vllm==0.26.0", "hit-of-each-group-alone"),
     ("vllm==0.26.0", "hit-of-each-group-shared"),
+    (RELEASE, "reset-while-a-step-runs"),
 )
 
 
@@ -194,8 +207,8 @@ SILENT = (
 @pytest.mark.parametrize(("release", "file"), SILENT)
 def test_what_a_judge_once_took_for_a_mistake_is_none(release: str, file: str) -> None:
     """A state at the end of a block, which drafts wrote whose outcome came while the next step ran; a hit of which the
-    scheduler takes only the first blocks, since a connector has more; and hits that the scheduler looks up by itself,
-    for each group."""
+    scheduler takes only the first blocks, since a connector has more; hits that the scheduler looks up by itself, for
+    each group; and a reset, to which an engine in step comes behind the step."""
     if environments.find(release) is None:
         pytest.skip(f"blockproof targets install {release}")
     task = StoryTask(replay=read_story(INPUTS / f"{file}.json").story, shrink_seconds=0.0)
