@@ -220,7 +220,6 @@ class Answer:
     loading: int = 0  # blocks that are on their way
     is_late: bool = False  # a block came too late, or not at all
     is_loaded: bool = False
-    flying: bool = False  # a step in flight computes it
     gone: bool = False
 
 
@@ -284,7 +283,7 @@ class Decoder:
 
     def reap(self, one: Answer) -> None:
         """Free what it held."""
-        if one.gone and not one.loading and not one.flying:
+        if one.gone and not one.loading:
             self.free += one.blocks
             one.blocks = []
 
@@ -317,8 +316,6 @@ class Decoder:
             for number in range(len(one.asked.source.blocks)):
                 self.load(one, number)
         ready = [one for one in self.held.values() if one.is_loaded][: self.max_requests]
-        for one in ready:
-            one.flying = True
         begun, self.begun = self.begun, []
         return [Piece(one, len(one.tokens) - 1, 1, True) for one in ready], begun
 
@@ -354,9 +351,7 @@ class Decoder:
         """A step has ended."""
         for piece in pieces:
             one, asked = piece.whose, piece.whose.asked
-            one.flying = False
             if one.gone:
-                self.reap(one)
                 continue
             one.tokens += sampled[asked.id]
             new = tuple(one.tokens[len(asked.tokens) :])

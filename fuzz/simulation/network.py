@@ -19,14 +19,12 @@ LINKS = tuple(f"{one}>{other}" for one in NODES for other in NODES if one != oth
 """From whom to whom."""
 PLACES = (*HALVES, *LINKS)
 """What may be cut off: all links of a half, or one link."""
-FAULTS_DRAWN = (
-    *("lost", "lost", "lost"),
-    *("late 1", "late 2", "late 5", "late 12", "late 40"),
-    *("twice 0", "twice 1", "twice 6", "twice 30"),
-)
+LOST = ("lost",)
+LATE = ("late 1", "late 2", "late 5", "late 12", "late 40", "late 80")
+TWICE = ("twice 0", "twice 1", "twice 6", "twice 15", "twice 30")
 """What may become of a message: it never comes; it comes so many rounds late; it comes once more, so many rounds after
 the first time."""
-DOWN = (1, 2, 5, 12, 40)
+DOWN = (1, 2, 5, 12, 40, 80)
 """For how many rounds a half is down, or a link is cut."""
 
 
@@ -71,9 +69,12 @@ def mishaps_of(faults: Iterable[str]) -> dict[tuple[str, int], Mishap]:
 
 
 def draw_faults(draw: Draw) -> tuple[str, ...]:
-    """What becomes of messages in one story: nothing in one of three."""
+    """What becomes of messages in one story: nothing in one of three; else on all links or on a few, and of all kinds or
+    of one."""
     many, far = draw.choose((0, 0, 2, 6, 16, 40)), draw.choose((3, 10, 30))
-    return tuple(f"{draw.choose(LINKS)} {draw.integer(0, far)} {draw.choose(FAULTS_DRAWN)}" for _ in range(many))
+    links = draw.choose((LINKS, LINKS, (draw.choose(LINKS),), (draw.choose(LINKS), draw.choose(LINKS))))
+    words = draw.choose(((*LOST * 3, *LATE, *TWICE), LOST, LATE, TWICE))
+    return tuple(f"{draw.choose(links)} {draw.integer(0, far)} {draw.choose(words)}" for _ in range(many))
 
 
 @dataclass

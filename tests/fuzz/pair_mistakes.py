@@ -32,9 +32,11 @@ PAIRED: Mapping[str, Mistake] = {
         "in_time = well or self.port.now < one.asked.source.until",
     ),
     "pair-acknowledgement-of-another-attempt": Mistake(
-        "the acknowledgement of one attempt frees the blocks of another one",
-        "one = self.leased.pop((id, attempt), None)",
-        "one = self.leased.pop(next((key for key in self.leased if key[0] == id), (id, attempt)), None)",
+        "the acknowledgement of one attempt frees the blocks of a newer one, too",
+        "        one = self.leased.pop((id, attempt), None)\n",
+        "        for key in [key for key in self.leased if key[0] == id and key[1] > attempt]:\n"
+        "            self.free += self.leased.pop(key).blocks\n"
+        "        one = self.leased.pop((id, attempt), None)\n",
     ),
     "pair-freed-twice": Mistake(
         "what was acknowledged is freed again when its lease ends",
@@ -93,12 +95,7 @@ PAIRED: Mapping[str, Mistake] = {
         "",
     ),
     "pair-blocks-back-while-loading": Mistake(
-        "who leaves gives blocks back into which loads still write", "not one.loading and not one.flying", "not one.flying"
-    ),
-    "pair-blocks-back-while-computed": Mistake(
-        "who leaves gives blocks back into which a step in flight still writes",
-        "not one.loading and not one.flying",
-        "not one.loading",
+        "who leaves gives blocks back into which loads still write", "if one.gone and not one.loading:", "if one.gone:"
     ),
     "pair-left-while-loading-keeps-blocks": Mistake(
         "who leaves while he is loaded never gives his blocks back",
