@@ -68,8 +68,10 @@ class Router:
     def receive(self, sender: str, message: Any) -> list[tuple[str, tuple[int, ...], str]]:
         """Returns what a client gets: of whom, tokens, and why it ends or an empty text."""
         if isinstance(message, Beat):
-            if sender == "decode":
-                self.life = max(self.life, message.life)
+            if sender == "decode" and message.life > self.life:
+                self.life = message.life
+                for lost in [job for job in self.jobs.values() if job.where == "decode"]:
+                    self.begin(lost)
             for id, attempt in message.held:
                 if (job := self.current(id, attempt)) is not None:
                     job.heard = self.port.now
@@ -182,7 +184,7 @@ class Prefill:
             needed = -(-len(one.tokens) // self.size) - len(one.blocks)
             if needed > len(self.free) or not left:
                 break
-            one.blocks += [self.free.pop(0) for _ in range(needed)]
+            one.blocks += [self.free.pop() for _ in range(needed)]
             count = min(left, len(one.tokens) - one.computed)
             pieces.append(Piece(one, one.computed, count, one.computed + count == len(one.tokens)))
             left -= count
@@ -312,7 +314,7 @@ class Decoder:
             if needed > len(self.free):
                 break
             self.waiting.remove(one)
-            one.blocks = [self.free.pop(0) for _ in range(needed)]
+            one.blocks = [self.free.pop() for _ in range(needed)]
             for number in range(len(one.asked.source.blocks)):
                 self.load(one, number)
         ready = [one for one in self.held.values() if one.is_loaded][: self.max_requests]

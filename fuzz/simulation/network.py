@@ -21,11 +21,13 @@ PLACES = (*HALVES, *LINKS)
 """What may be cut off: all links of a half, or one link."""
 LOST = ("lost",)
 LATE = ("late 1", "late 2", "late 5", "late 12", "late 40", "late 80")
-TWICE = ("twice 0", "twice 1", "twice 6", "twice 15", "twice 30")
+TWICE = ("twice 0", "twice 2", "twice 8", "twice 20", "twice 30")
 """What may become of a message: it never comes; it comes so many rounds late; it comes once more, so many rounds after
 the first time."""
-DOWN = (1, 2, 5, 12, 40, 80)
+DOWN = (1, 1, 1, 2, 5, 12, 40, 80)
 """For how many rounds a half is down, or a link is cut."""
+WITHIN = (4, 20, 100)
+"""How many rounds after the arrival of a request that happens at most."""
 
 
 class Mishap(NamedTuple):
@@ -71,9 +73,10 @@ def mishaps_of(faults: Iterable[str]) -> dict[tuple[str, int], Mishap]:
 def draw_faults(draw: Draw) -> tuple[str, ...]:
     """What becomes of messages in one story: nothing in one of three; else on all links or on a few, and of all kinds or
     of one."""
-    many, far = draw.choose((0, 0, 2, 6, 16, 40)), draw.choose((3, 10, 30))
-    links = draw.choose((LINKS, LINKS, (draw.choose(LINKS),), (draw.choose(LINKS), draw.choose(LINKS))))
-    words = draw.choose(((*LOST * 3, *LATE, *TWICE), LOST, LATE, TWICE))
+    many, far = draw.choose((0, 0, 4, 12, 40, 40)), draw.choose((3, 10, 30))
+    one, other = draw.choose(LINKS), draw.choose(LINKS)
+    links = draw.choose((LINKS, (one,), (one,), (one, other)))
+    words = draw.choose(((*LOST * 3, *LATE, *TWICE), LOST, LATE, TWICE, TWICE))
     return tuple(f"{draw.choose(links)} {draw.integer(0, far)} {draw.choose(words)}" for _ in range(many))
 
 

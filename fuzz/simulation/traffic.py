@@ -13,7 +13,7 @@ from ..kinds import KINDS
 from ..kinds.draw import Draw
 from ..kinds.states import MODES
 from .contents import ALPHABET, TokenContents
-from .network import DOWN, HALVES, PLACES, draw_faults
+from .network import DOWN, HALVES, PLACES, WITHIN, draw_faults
 from .protocol import LACKS, OFFERS, OPTIONAL, ClientRequest, Engine, EngineShape
 from .reports import LONGEST, SURVIVES, patterns
 from .run import declared
@@ -170,7 +170,7 @@ class _Swarm:
         self.long = often(0, 3, 7)
         self.deeds: dict[Deed, int] = {what: often(0, 0, 1, 3) for what in MORE if what in facts.methods}
         if "network" in facts.methods:
-            self.deeds |= {what: often(0, 0, 1, 3) for what in MISHAPS}
+            self.deeds |= {what: often(0, 1, 1, 3) for what in MISHAPS}
         self.features = {name: often(0, 0, 4) for name in FEATURES}
         self.pace = often(0, 0, 1, 3, 8)
         self.alike = often(0, 2)
@@ -285,7 +285,7 @@ class _Life:
         if what in ("reset", "reweigh"):
             self._made.append(Happening(when, what, flying))
         elif what in MISHAPS:
-            half = draw.choose(HALVES if what == "crash" else PLACES)
+            half, when = draw.choose(HALVES if what == "crash" else PLACES), at + draw.integer(0, draw.choose(WITHIN))
             self._made.append(Happening(when, what, flying, half=half, rounds=draw.choose(DOWN)))
         elif what == "pause":
             self._made.append(Happening(when, "pause", flying, id=id))

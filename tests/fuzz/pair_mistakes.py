@@ -113,19 +113,19 @@ PAIRED: Mapping[str, Mistake] = {
         "needed = -(-one.asked.end // self.size)",
         "needed = len(one.asked.source.blocks)",
     ),
-    "pair-silent-after-a-crash": Mistake(
-        "decode does not answer a message to an earlier life, so that the router may never hear of the crash",
-        "            self.beat = 0\n            self.tell()\n            return\n",
-        "            return\n",
-    ),
     # The router.
     "pair-lost-is-not-noticed": Mistake(
         "the router waits for ever for what is lost", "self.port.now - job.heard > PATIENCE", "False"
     ),
-    "pair-crash-is-not-noticed": Mistake(
-        "the router does not learn that decode has a new life",
-        "self.life = max(self.life, message.life)",
-        "pass",
+    "pair-crash-is-forgotten": Mistake(
+        "a crash of decode ends what it worked on, and the router does not begin it anew",
+        "                    self.begin(lost)\n",
+        "                    del self.jobs[lost.id]\n",
+    ),
+    "pair-crash-is-heard-again-and-again": Mistake(
+        "the router does not note that decode has a new life, and begins all anew with each sign of it",
+        "                self.life = message.life\n",
+        "",
     ),
     "pair-lapsed-is-forgotten": Mistake(
         "the router forgets a request whose blocks could not be loaded",
