@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from blockproof.fuzz.simulation.network import Port
-from blockproof.fuzz.simulation.pair import Pair
+from blockproof.fuzz.simulation.pair import EnginePair
 from blockproof.fuzz.simulation.protocol import (
     ClientRequest,
     Delivered,
@@ -138,7 +138,7 @@ def _name(one: Any) -> str:
     return str(one.id if hasattr(one, "id") else one.asked.id)
 
 
-class MyPair(Pair):
+class MyPair(EnginePair):
     """The two of them."""
 
     name = "my-pair"

@@ -61,7 +61,7 @@ class SimulatedDevice:
         self, shape: EngineShape, *, separate: bool, reads_first: bool, delays: Sequence[int], halves: bool = False
     ) -> None:
         """`separate` and `reads_first` as the engine declares them; `delays`: how many rounds one transfer after the
-        other takes, repeated; -1: it fails in the next. `halves`: two engines share it, and may compute one token both."""
+        other takes, repeated; -1: it fails in the next. `halves`: two engines share it, and may compute the same."""
         self.shape, self.reads_first, self._delays, self._halves = shape, reads_first, delays, halves
         self.rules: list[Rule] = [rule_for(group, shape.core) for group in shape.groups]
         self.cells = SlotMemory(max(rule.b for rule in self.rules))

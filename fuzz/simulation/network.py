@@ -37,7 +37,7 @@ class Mishap(NamedTuple):
     rounds: int
 
 
-class Envelope(NamedTuple):
+class NetworkMessage(NamedTuple):
     """A message on its way."""
 
     sender: str
@@ -71,8 +71,8 @@ def mishaps_of(faults: Iterable[str]) -> dict[tuple[str, int], Mishap]:
 
 
 def draw_faults(draw: Draw) -> tuple[str, ...]:
-    """What becomes of messages in one story: nothing in one of three; else on all links or on a few, and of all kinds or
-    of one."""
+    """What becomes of messages in one story: nothing in one of three; else on all links or on a few, of all
+    kinds or of one."""
     many, far = draw.choose((0, 0, 4, 12, 40, 40)), draw.choose((3, 10, 30))
     one, other = draw.choose(LINKS), draw.choose(LINKS)
     links = draw.choose((LINKS, (one,), (one,), (one, other)))
@@ -85,13 +85,13 @@ class _Late:
     """A message that is under way."""
 
     due: int
-    what: Envelope
+    what: NetworkMessage
     is_odd: bool
     """It comes otherwise than it should."""
 
 
 class Network:
-    """The network of one pair, from its start on. It loses no message for ever: what is in the story comes to an end."""
+    """The network of one pair, from its start on. Mishaps come to an end, since the story does."""
 
     def __init__(self, timeout: int, *, gives_up: bool = False) -> None:
         """`timeout`: rounds after which the pair has noticed what was lost, and has begun to mend it. `gives_up`: a
@@ -159,7 +159,7 @@ class Network:
     def send(self, sender: str, to: str, message: Any) -> None:
         """A message, which is due in the next round unless something becomes of it."""
         link = f"{sender}>{to}"
-        number, what = self._sent[link], Envelope(sender, to, message)
+        number, what = self._sent[link], NetworkMessage(sender, to, message)
         self._sent[link] += 1
         self.counts["messages"] += 1
         mishap = self._mishaps.get((link, number))
@@ -177,7 +177,7 @@ class Network:
         if mishap.what != "lost":
             self._under_way.append(_Late(self.now + 1 + mishap.rounds, what, True))
 
-    def tick(self) -> Iterator[Envelope]:
+    def tick(self) -> Iterator[NetworkMessage]:
         """A round begins: the messages that arrive, in the order in which they were sent. Those to a half that is down
         are lost."""
         self.now += 1

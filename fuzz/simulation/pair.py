@@ -79,7 +79,7 @@ class PairRouter(Protocol):
         ...
 
 
-class Pair:
+class EnginePair:
     """An engine of two halves. A subclass gives it a name, and declares what it declares (`DECLARED`)."""
 
     name = "pair"

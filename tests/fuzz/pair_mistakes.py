@@ -103,7 +103,9 @@ PAIRED: Mapping[str, Mistake] = {
         "            self.acknowledge(one)\n",
     ),
     "pair-partial-load": Mistake(
-        "the first block that is there is taken for the whole prompt", "        if one.loading:\n            return\n", ""
+        "the first block that is there is taken for the whole prompt",
+        "        if one.loading:\n            return\n",
+        "",
     ),
     "pair-failed-load-counts": Mistake(
         "a load that failed counts", "if not well and in_time and not one.gone:", "if False:"
@@ -121,11 +123,6 @@ PAIRED: Mapping[str, Mistake] = {
         "a crash of decode ends what it worked on, and the router does not begin it anew",
         "                    self.begin(lost)\n",
         "                    del self.jobs[lost.id]\n",
-    ),
-    "pair-crash-is-heard-again-and-again": Mistake(
-        "the router does not note that decode has a new life, and begins all anew with each sign of it",
-        "                self.life = message.life\n",
-        "",
     ),
     "pair-lapsed-is-forgotten": Mistake(
         "the router forgets a request whose blocks could not be loaded",

@@ -71,9 +71,7 @@ def test_there_are_twenty_mistakes_at_least():
     assert len({(mistake.old, mistake.new) for mistake in EVERY.values()}) >= 20
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in SOON else pytest.mark.slow) for name in EVERY]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SOON else pytest.mark.slow) for name in EVERY])
 def test_every_mistake_is_found(name, tmp_path):
     found, _ = found_in(planted(name, tmp_path / "pair"), SEEDS.get(name, 1), MOST)
     assert found, EVERY[name].what

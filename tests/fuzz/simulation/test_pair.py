@@ -9,7 +9,7 @@ import pytest
 from blockproof.fuzz.simulation.device import SimulatedDevice
 from blockproof.fuzz.simulation.judges import FATE, FOR_NOBODY, MEMORY, PROGRESS, QUIET, ClientJudge
 from blockproof.fuzz.simulation.network import HALVES, LINKS, Network, Port, draw_faults, mishaps_of
-from blockproof.fuzz.simulation.pair import Pair
+from blockproof.fuzz.simulation.pair import EnginePair
 from blockproof.fuzz.simulation.protocol import (
     ClientRequest,
     Delivered,
@@ -210,8 +210,8 @@ def story_of(*happenings: Happening, blocks: int = 8, network: tuple[str, ...] =
     return SimulatedStory(shape_of(blocks=blocks), (add, *happenings), delays=(2,), network=network)
 
 
-def pair(decode: Callable[..., Any] = Half) -> Pair:
-    return Pair(Clients, Half, decode)
+def pair(decode: Callable[..., Any] = Half) -> EnginePair:
+    return EnginePair(Clients, Half, decode)
 
 
 def test_a_prompt_computed_by_one_half_is_read_by_the_other():
@@ -240,7 +240,9 @@ def test_who_crashes_has_lost_its_memory():
 def test_blocks_of_a_life_that_is_over_are_read_by_who_does_not_say_it(decode, fails):
     """Prefill crashes when decode is about to load, and its new life has blocks of the same numbers."""
     made = pair(decode)
-    run = SimulatedRun(made, story_of(Happening(3, "crash", half="prefill", rounds=1), network=("router>decode 0 late 4",)))
+    run = SimulatedRun(
+        made, story_of(Happening(3, "crash", half="prefill", rounds=1), network=("router>decode 0 late 4",))
+    )
     found = run.run(2000)
     assert [one.judge for one in found] == [PROGRESS if fails else MEMORY]
     failed = [id for heard in made._halves["decode"].heard for id in heard.failed]  # type: ignore[attr-defined]
@@ -255,8 +257,10 @@ def test_a_new_life_is_built_behind_a_crash():
             super().__init__(shape, port)
             lives.append((port.name, port.life))
 
-    made = Pair(Clients, Counting, Counting)
-    run = SimulatedRun(made, story_of(Happening(0, "crash", half="prefill", rounds=3), Happening(3, "part", half="decode")))
+    made = EnginePair(Clients, Counting, Counting)
+    run = SimulatedRun(
+        made, story_of(Happening(0, "crash", half="prefill", rounds=3), Happening(3, "part", half="decode"))
+    )
     run.run(30)
     assert lives == [("prefill", 0), ("decode", 0), ("prefill", 1)]
 
@@ -266,9 +270,13 @@ def test_blocks_and_slots_of_decode_lie_behind_those_of_prefill():
     made.start(shape_of(blocks=8))
     table = Slots((0, None, 3, 4, -1))
     batch = ScheduledBatch(
-        (Scheduled("a", 0, 1, slots=(table,)),), (SlotCopy(0, 1, 2),), cleared=(3,), transfers=(
-            SlotTransfer("t", "load", 0, (0, 7), "prefill", (2, 3)), SlotTransfer("u", "store", 0, (1,), "host", (5,))
-        )
+        (Scheduled("a", 0, 1, slots=(table,)),),
+        (SlotCopy(0, 1, 2),),
+        cleared=(3,),
+        transfers=(
+            SlotTransfer("t", "load", 0, (0, 7), "prefill", (2, 3)),
+            SlotTransfer("u", "store", 0, (1,), "host", (5,)),
+        ),
     )
     (prefill, decode) = (made._shifted(name, batch) for name in HALVES)
     assert prefill.parts[0].slots == (Slots((0, None, 3, 12, -1)),)
@@ -353,14 +361,14 @@ def test_who_computes_on_for_nobody_is_found():
     assert judge.found == [(PROGRESS, "the engine: computes on and on, and nobody is owed anything")]
 
 
-class GivesUp(Pair):
+class GivesUp(EnginePair):
     """Whatever is lost, the router says so when decode tells it."""
 
     gives_up = True
 
 
 @pytest.mark.parametrize(
-    ("kind", "happens", "judges"), [(Pair, True, [FATE]), (GivesUp, True, []), (GivesUp, False, [FATE])]
+    ("kind", "happens", "judges"), [(EnginePair, True, [FATE]), (GivesUp, True, []), (GivesUp, False, [FATE])]
 )
 def test_a_request_may_fail_where_the_pair_says_so_and_something_happened(kind, happens, judges):
     class Failing(Clients):
@@ -372,12 +380,14 @@ def test_a_request_may_fail_where_the_pair_says_so_and_something_happened(kind, 
             return super().add(request)
 
     cut = (Happening(0, "part", half="decode>prefill", rounds=1),) if happens else ()
-    run = SimulatedRun(kind(Failing, Half, Half), story_of(*cut, Happening(0, "add", request=ClientRequest("b", PROMPT, 2))))
+    run = SimulatedRun(
+        kind(Failing, Half, Half), story_of(*cut, Happening(0, "add", request=ClientRequest("b", PROMPT, 2)))
+    )
     assert [one.judge for one in run.run(300)] == judges
     assert run.judge.clients["b"].ended == "failed"
 
 
-FACTS = facts_of(Pair(Clients, Half, Half))
+FACTS = facts_of(EnginePair(Clients, Half, Half))
 
 
 def test_a_pair_gets_two_pools_and_what_may_happen_to_it():
@@ -418,5 +428,5 @@ def test_a_story_of_a_pair_as_json_and_back_and_smaller():
     [("network", ["nonsense"]), ("happenings", [{"at": 0, "what": "crash", "half": "router"}]), ("network", [3])],
 )
 def test_what_is_no_story_of_a_pair(field, value):
-    with pytest.raises(ValueError, match="no (story|fault)"):
+    with pytest.raises(ValueError, match=r"no (story|fault)"):
         story_from_json({**story_to_json(story_of()), field: value})
