@@ -36,6 +36,9 @@ class Mishap(NamedTuple):
     what: Literal["lost", "late", "twice"]
     rounds: int
 
+    def __str__(self) -> str:
+        return self.what if self.what == "lost" else f"{self.what}, {self.rounds} rounds"
+
 
 class NetworkMessage(NamedTuple):
     """A message on its way."""
@@ -171,7 +174,7 @@ class Network:
             return
         self._trouble(1 + mishap.rounds)
         self.counts[f"messages {mishap.what}"] += 1
-        self.news.append(NetworkNews(f"{link} {number} is {' '.join(map(str, mishap))}: ", message))
+        self.news.append(NetworkNews(f"{link} {number} is {mishap}: ", message))
         if mishap.what == "twice":
             self._under_way.append(_Late(self.now + 1, what, False))
         if mishap.what != "lost":

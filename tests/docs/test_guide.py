@@ -84,9 +84,12 @@ def test_a_pair_from_an_empty_file(tmp_path, monkeypatch, capsys):
     Path("my_pair.py").write_text(source, encoding="utf-8")
     assert main(["targets", "check", "--engine", "my_pair.py:make_engine"]) == 0
     assert differs(output_of(page, "blockproof targets check --engine my_pair.py"), capsys.readouterr().out) == ""
-    command = ["simulate", "--target", "my_pair.py:make_engine", "--seed", "1", "--steps", "4000"]
-    assert main([*command, "--shrink-seconds", "0"]) == 1
-    assert differs(output_of(page, "blockproof simulate --target my_pair.py"), capsys.readouterr().out) == ""
+    assert main(["simulate", "--target", "my_pair.py:make_engine", "--seed", "4", "--steps", "4000"]) == 1
+    assert "new: progress: nothing happens any more" in capsys.readouterr().out
+    (file,) = Path("findings").glob("*.json")
+    assert main(["replay", str(file), "--target", "my_pair.py:make_engine", "--show"]) == 1
+    told = [line[:9] for line in capsys.readouterr().out.splitlines()]
+    assert {"network: ", "schedule:", "add r6: ["} <= set(told)
 
 
 def test_the_first_pair_is_right_as_long_as_nothing_happens(tmp_path):

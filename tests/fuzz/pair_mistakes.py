@@ -102,6 +102,11 @@ PAIRED: Mapping[str, Mistake] = {
         "            self.acknowledge(one)\n            self.reap(one)\n",
         "            self.acknowledge(one)\n",
     ),
+    "pair-answer-of-who-left": Mistake(
+        "what a step computed is taken for who left meanwhile, in place of a newer attempt",
+        "            if one.gone:\n                continue\n            one.tokens",
+        "            one.tokens",
+    ),
     "pair-partial-load": Mistake(
         "the first block that is there is taken for the whole prompt",
         "        if one.loading:\n            return\n",
