@@ -244,7 +244,7 @@ class Decoder:
         self.waiting: list[Answer] = []
         self.loads: dict[str, Load] = {}
         self.begun: list[Load] = []  # to be told with the next step
-        self.over: dict[tuple[str, int], int] = {}  # attempts that prefill may have freed, and their leases' ends
+        self.over: dict[tuple[str, int], int] = {}  # attempts that are not to be loaded again, and their leases' ends
         self.beat = self.number = 0
 
     def receive(self, message: Any) -> None:
@@ -275,8 +275,9 @@ class Decoder:
             self.port.send("router", Beat(self.port.life, held))
 
     def leave(self, one: Answer) -> None:
-        """It is of no use any more; its blocks are free once nothing writes them."""
+        """It is of no use any more; its blocks are free once nothing writes them. It is not begun again, either."""
         del self.held[one.asked.id]
+        self.over[one.asked.id, one.asked.attempt] = one.asked.source.until
         one.gone = True
         if one in self.waiting:
             self.waiting.remove(one)

@@ -42,8 +42,8 @@ class HalfEngine(Protocol):
         """See `Engine`. Nothing is delivered: clients are the router's."""
         ...
 
-    def update(self, batch: ScheduledBatch | None, results: StepResults) -> None:
-        """See `Engine`; batches of an earlier life do not come back."""
+    def update(self, batch: ScheduledBatch | None, results: StepResults) -> object:
+        """See `Engine`; batches of an earlier life do not come back. Nothing is returned."""
         ...
 
     def idle(self) -> bool:
@@ -207,7 +207,7 @@ class EnginePair:
                 self._flying[name] -= 1
                 tokens = {part.request: results.tokens.get(part.request, ()) for part in own.parts}
                 drafts = {id: given for id, given in results.drafts.items() if id in tokens}
-                self._halves[name].update(own, StepResults(tokens, drafts))
+                self._update(name, own, StepResults(tokens, drafts))
         for name in HALVES:
             heard = StepResults(
                 transferred=tuple(self._own(name, results.transferred)),
@@ -215,8 +215,12 @@ class EnginePair:
                 by_worker=tuple((worker, id) for worker, told in results.by_worker for id in self._own(name, (told,))),
             )
             if self._is_up(name) and (heard.transferred or heard.failed or heard.by_worker):
-                self._halves[name].update(None, heard)
+                self._update(name, None, heard)
         return ()
+
+    def _update(self, name: str, batch: ScheduledBatch | None, results: StepResults) -> None:
+        if self._halves[name].update(batch, results) or (batch is not None and batch.delivered):
+            raise TypeError(f"{name} delivers something; only the router knows clients: send it there")
 
     def _own(self, name: str, ids: Sequence[str]) -> list[str]:
         """Of these transfers those of a half in this life, under the names that it gave; and of nobody."""
@@ -228,7 +232,7 @@ class EnginePair:
         refused, self._refused = self._refused, []
         for name, id in refused:
             for own in self._own(name, (id,)) if self._is_up(name) else ():
-                self._halves[name].update(None, StepResults(failed=(own,)))
+                self._update(name, None, StepResults(failed=(own,)))
 
     # Where things lie.
 

@@ -15,6 +15,9 @@ from .test_scheduler_engine import found_in
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my-pair"
 EVERY = {**PAIRED, **ADAPTED}
+DOUBLED = Path(__file__).parent / "simulation" / "inputs" / "doubled-while-leaving.json"
+"""A message that asks for a load comes twice, and the request leaves while it is loaded."""
+REMEMBERED = "        self.over[one.asked.id, one.asked.attempt] = one.asked.source.until\n"
 MOST = 60_000
 """Steps in which each mistake must be found."""
 SEEDS = {
@@ -82,6 +85,17 @@ def test_a_story_that_is_played_again_is_the_same():
         other = family.run_of(story)
         assert other.run(3000) == []
         assert one.reached == other.reached
+
+
+def test_who_leaves_while_he_is_loaded_is_not_loaded_again(tmp_path):
+    """What a long run found in this pair itself (docs/evidence/simulation.md)."""
+    assert main(["replay", str(DOUBLED), "--target", f"{EXAMPLE / 'simulated.py'}:make_engine"]) == 0
+    shutil.copytree(EXAMPLE, tmp_path / "pair")
+    file = tmp_path / "pair" / "pair_engine.py"
+    source, line = file.read_text(encoding="utf-8"), REMEMBERED
+    assert source.count(line) == 1
+    file.write_text(source.replace(line, ""), encoding="utf-8")
+    assert main(["replay", str(DOUBLED), "--target", f"{tmp_path / 'pair' / 'simulated.py'}:make_engine"]) == 1
 
 
 def test_there_are_twenty_mistakes_at_least():

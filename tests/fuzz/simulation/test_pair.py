@@ -293,6 +293,14 @@ def test_blocks_and_slots_of_decode_lie_behind_those_of_prefill():
     assert moved.copies == (SlotCopy(0, 9, 10),)
 
 
+def test_a_half_that_delivers_is_told_so(monkeypatch):
+    update = Half.update
+    monkeypatch.setattr(Half, "update", lambda *given: (update(*given), [Delivered("a", (1,))])[1])
+    (found,) = SimulatedRun(pair(), story_of()).run(200)
+    assert found.judge == FATE
+    assert "prefill delivers something" in found.what
+
+
 def test_a_pair_of_one_block_is_none():
     with pytest.raises(PoolTooSmallError, match="a block for each half"):
         pair().start(shape_of(blocks=1))
