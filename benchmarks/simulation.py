@@ -37,7 +37,7 @@ EVERY = {name: mistake for mistakes, *_ in PLACES for name, mistake in mistakes.
 def planted(name: str, folder: Path) -> SimulatedFamily:
     """The engine with this mistake, in a folder of its own."""
     folder.mkdir()
-    example, in_file, factory = next(place for mistakes, *place in PLACES if name in mistakes)
+    _, example, in_file, factory = next(place for place in PLACES if name in place[0])
     for file in example.glob("*.py"):
         source = file.read_text(encoding="utf-8")
         if file.name == in_file:

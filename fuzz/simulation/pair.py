@@ -253,7 +253,7 @@ class EnginePair:
         """A block of this half; one that is not in its pool is in none."""
         if not 0 <= block < self._blocks:
             return block if block < 0 else block + self._total
-        return block + HALVES.index(name) * self._blocks  # type: ignore[arg-type]  # one of them
+        return block + HALVES.index(name) * self._blocks
 
     def _slot(self, name: str, slot: int) -> int:
         return self._block(name, slot // self._width) * self._width + slot % self._width

@@ -173,7 +173,7 @@ class SimulatedRun:
         self.rounds += 1
         self._idle_now = not self.judge.live and self._is_idle()
         busy = self._moved or self.judge.live or self._flying or self.device.busy or troubled
-        busy = busy or (computed and self.network is not None)  # a half may finish what its router has forgotten
+        busy = busy or (computed > 0 and self.network is not None)  # a half may finish what its router has forgotten
         self._still = 0 if busy else self._still + 1
         if self._idle_now and not self._flying:
             self._look()
@@ -373,7 +373,7 @@ class SimulatedRun:
 
     def _mishap(self, one: Happening) -> None:
         if self.network is not None and one.what == "crash":
-            self.device.lose(HALVES.index(one.half), len(HALVES))  # type: ignore[arg-type]  # one of them
+            self.device.lose(HALVES.index(one.half), len(HALVES))
             self.network.crash(one.half, one.rounds)
         elif self.network is not None:
             self.network.part(one.half, one.rounds)
