@@ -1,4 +1,5 @@
-"""How soon `simulate` finds each of the mistakes planted into examples/my-scheduler-engine, and by which judge.
+"""How soon `simulate` finds each of the mistakes planted into examples/my-scheduler-engine and examples/my-pair, and by
+which judge.
 
 `python benchmarks/simulation.py` prints the table of docs/evidence/simulation.md.
 """
@@ -15,26 +16,29 @@ from blockproof.fuzz.opening.engines import open_engine_here
 from blockproof.fuzz.simulation.run import SimulatedRun
 
 ROOT = Path(__file__).parents[1]
-EXAMPLE = ROOT / "examples" / "my-scheduler-engine"
+EXAMPLE, PAIR = ROOT / "examples" / "my-scheduler-engine", ROOT / "examples" / "my-pair"
 sys.path.insert(0, str(ROOT))
 
+from tests.fuzz.pair_mistakes import ADAPTED, PAIRED  # noqa: E402
 from tests.fuzz.scheduler_mistakes import MISTAKES, OFFLOADING  # noqa: E402
 from tests.fuzz.tier_mistakes import TIERED  # noqa: E402
 
 PLACES = (
-    (MISTAKES, "scheduler_engine.py", "simulated.py:make_engine"),
-    (OFFLOADING, "offloading.py", "simulated.py:make_offloading_engine"),
-    (TIERED, "tiered.py", "simulated_tier.py:make_engine"),
+    (MISTAKES, EXAMPLE, "scheduler_engine.py", "simulated.py:make_engine"),
+    (OFFLOADING, EXAMPLE, "offloading.py", "simulated.py:make_offloading_engine"),
+    (TIERED, EXAMPLE, "tiered.py", "simulated_tier.py:make_engine"),
+    (PAIRED, PAIR, "pair_engine.py", "simulated.py:make_engine"),
+    (ADAPTED, PAIR, "simulated.py", "simulated.py:make_engine"),
 )
-"""Mistakes, the file that has them, and the engine."""
-EVERY = {name: mistake for mistakes, _, _ in PLACES for name, mistake in mistakes.items()}
+"""Mistakes, the folder and the file that have them, and the engine."""
+EVERY = {name: mistake for mistakes, *_ in PLACES for name, mistake in mistakes.items()}
 
 
 def planted(name: str, folder: Path) -> SimulatedFamily:
     """The engine with this mistake, in a folder of its own."""
     folder.mkdir()
-    in_file, factory = next((file, factory) for mistakes, file, factory in PLACES if name in mistakes)
-    for file in EXAMPLE.glob("*.py"):
+    _, example, in_file, factory = next(place for place in PLACES if name in place[0])
+    for file in example.glob("*.py"):
         source = file.read_text(encoding="utf-8")
         if file.name == in_file:
             mistake = EVERY[name]

@@ -19,6 +19,18 @@ from .tiers import TIER_DEEDS, TierEvent
 ENDS = get_args(Ended)
 
 
+class EngineRaisedError(Exception):
+    """An engine has raised something, its cause, in this method."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(method)
+        self.method = method
+
+
+class AnswerFormError(Exception):
+    """An engine has answered something of another form."""
+
+
 def problem_with(method: str, answer: object, shape: EngineShape) -> str:
     """What is wrong with what this method returned; empty if its form is right."""
     problems = _PROBLEMS.get(method)

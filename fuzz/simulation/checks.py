@@ -82,7 +82,7 @@ def _shape(facts: EngineFacts) -> EngineShape:
     size = min(facts.block_sizes, key=lambda size: abs(size - 4))
     kinds = facts.attention[0].split("+")
     groups = [KINDS[kind].usual(size, 2 * size) for kind in kinds]  # type: ignore[index]  # looked at before
-    core = shape_with(groups, 2 * room_for(groups, 24), 24, 48, caching=True)
+    core = shape_with(groups, 2 * facts.pools * room_for(groups, 24), 24, 48, caching=True)
     return EngineShape(core, 4, options={name: values[0] for name, values in facts.options.items()})
 
 

@@ -57,10 +57,12 @@ class RanStep:
 class SimulatedDevice:
     """The device of one engine, from its start on."""
 
-    def __init__(self, shape: EngineShape, *, separate: bool, reads_first: bool, delays: Sequence[int]) -> None:
+    def __init__(
+        self, shape: EngineShape, *, separate: bool, reads_first: bool, delays: Sequence[int], halves: bool = False
+    ) -> None:
         """`separate` and `reads_first` as the engine declares them; `delays`: how many rounds one transfer after the
-        other takes, repeated; -1: it fails in the next."""
-        self.shape, self.reads_first, self._delays = shape, reads_first, delays
+        other takes, repeated; -1: it fails in the next. `halves`: two engines share it, and may compute the same."""
+        self.shape, self.reads_first, self._delays, self._halves = shape, reads_first, delays, halves
         self.rules: list[Rule] = [rule_for(group, shape.core) for group in shape.groups]
         self.cells = SlotMemory(max(rule.b for rule in self.rules))
         self._memories = [f"device {g}" if separate else "device" for g in range(len(self.rules))]
@@ -70,6 +72,19 @@ class SimulatedDevice:
         self._under_way: list[_Transfer] = []
         self._by_slot = [False] * len(self.rules)
         self._written: list[Slot] = []
+
+    @property
+    def reached(self) -> dict[str, int]:
+        """What was read, copied, transferred and found."""
+        return {
+            "hits": self.hits,
+            "reads checked": self.reads,
+            "states read": self.states_read,
+            "blocks copied": self.copied,
+            "transfers begun": self.transfers,
+            "tokens computed again": self.cells.again,
+            "parts without slots": self.hidden,
+        }
 
     # Requests.
 
@@ -145,6 +160,24 @@ class SimulatedDevice:
         for slot, tag in zip(slots, tags, strict=True):
             cells.put(slot, cells.junk() if slot in overtaken or not right else tag)
 
+    def lose(self, half: int, of: int) -> None:
+        """A half of so many that share the blocks has crashed: nothing is in its blocks, no transfer gets there any
+        more, and each from there fails."""
+        many = self.shape.num_blocks // of
+        blocks = range(half * many, (half + 1) * many)
+        for memory in dict.fromkeys(self._memories):
+            for block in blocks:
+                self.cells.fill(memory, block, NOTHING)
+        width, kept = self.cells.width, list[_Transfer]()
+        for one in self._under_way:
+            there = one.told.other if one.told.tier in self._memories else ()
+            if any(slot // width in blocks for slot in there):
+                one.ends = -1
+            own = one.told.device
+            if not any(slot // width in blocks for slot in own):
+                kept.append(one)
+        self._under_way = kept
+
     def _slots_of(self, told: SlotTransfer) -> list[Slot]:
         return [(self._memories[told.group], slot) for slot in told.device]
 
@@ -213,7 +246,7 @@ class SimulatedDevice:
             what = f"computes positions {start} to {end - 1}, {len(part.drafts)} of them drafts"
             wrong.append(f"{part.request}: {what}, and has {known} tokens")
             return None
-        if part.samples and one.fixed <= first_end < known:
+        if part.samples and not self._halves and one.fixed <= first_end < known:
             one.contents.cut(first_end)  # what was sampled behind was dropped
             known, one.tags = first_end, []
         if part.drafts and first_end < known:

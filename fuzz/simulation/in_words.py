@@ -55,6 +55,7 @@ class TellingEngine:
     def schedule(self) -> ScheduledBatch | None:
         """See `Engine`."""
         batch = self._engine.schedule()
+        self._of_network()
         if isinstance(batch, ScheduledBatch):
             self._steps += 1
             self._numbers[id(batch)] = self._steps
@@ -85,6 +86,11 @@ class TellingEngine:
                 asked = f" and the {one.asked - 1} behind it" if one.asked > 1 else ""
                 self._more(f"{one.tier}: {one.what} {list(one.places)}{whose}{asked}")
         return events
+
+    def _of_network(self) -> None:
+        news = self._engine.network().news if hasattr(self._engine, "network") else ()
+        while news:
+            self._begin(f"network: {news.popleft()}")
 
     def _delivered(self, told: Any) -> Any:
         for one in told or ():

@@ -25,6 +25,8 @@ QUIET = 25
 """Rounds in a row in which nothing at all happens, though somebody waits: then it stands still."""
 PATIENCE = 200
 """Rounds, beside four for each token that somebody is still owed, in which nobody gets a token."""
+FOR_NOBODY = 1000
+"""Rounds that compute something, since somebody was owed something."""
 
 
 @dataclass
@@ -68,15 +70,16 @@ class ClientJudge:
     """Follows the clients of one engine. Findings are pairs of a judge and a line; what stands before its colon says
     who it is about."""
 
-    def __init__(self, max_length: int, *, samples: bool) -> None:
-        """`samples`: the engine computes itself, so that nobody here knows which tokens are right."""
-        self._max_length, self._samples = max_length, samples
+    def __init__(self, max_length: int, *, samples: bool, timeout: int = 0) -> None:
+        """`samples`: the engine computes itself, so that nobody here knows which tokens are right. `timeout`: rounds
+        that it may wait by itself for what was lost."""
+        self._max_length, self._samples, self._timeout = max_length, samples, timeout
         self.clients: dict[str, Client] = {}
         self.past: list[Client] = []
         """Those whose id was used again."""
         self.found: list[tuple[str, str]] = []
         self.reached: Counter[str] = Counter()
-        self.weights = self._quiet = self._barren = 0
+        self.weights = self._quiet = self._barren = self._for_nobody = 0
         self._capacity: int | None = None
 
     # Clients.
@@ -181,12 +184,15 @@ class ClientJudge:
         for client in live:
             client.silent += 1
         self._barren = 0 if moved or not live else self._barren + 1
+        self._for_nobody = self._for_nobody + bool(computed) if not live else 0
         self._quiet = 0 if moved or computed or waiting or not live else self._quiet + 1
         names = ", ".join(client.request.id for client in live)
-        if self._quiet >= QUIET:
+        if self._quiet >= QUIET + self._timeout:
             self.found.append((PROGRESS, f"{names}: nothing happens any more, in {self._quiet} rounds"))
-        elif self._barren >= PATIENCE + 4 * sum(client.owed for client in live):
+        elif self._barren >= PATIENCE + self._timeout + 4 * sum(client.owed for client in live):
             self.found.append((PROGRESS, f"{names}: computed again and again, and nobody gets anything"))
+        elif self._for_nobody >= FOR_NOBODY:
+            self.found.append((PROGRESS, "the engine: computes on and on, and nobody is owed anything"))
 
     def over(self, is_idle: bool) -> None:
         """Nothing is left to happen."""

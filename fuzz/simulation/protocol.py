@@ -52,6 +52,7 @@ OPTIONAL: Mapping[str, str] = {
     "counts": "counts() returns numbers of what the engine has reached, by name, for the report",
     "tiers": "tiers() says after each start which lower tiers there are: a LowerTier for each `SlotTransfer.tier`",
     "tier_events": "tier_events() returns what was done with them since the last call, a TierEvent each",
+    "network": "network() says after each start what lies between the halves of a pair: a Network (`pair`)",
     "close": "close() ends what was started",
 }
 """Methods that an engine may have."""

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ..findings.story_finding import StoryFinding, place_of, rule_of
-from .answers import problem_with
+from .answers import AnswerFormError, EngineRaisedError, problem_with
 from .contents import branch_of
 from .device import RanStep, SimulatedDevice
 from .judges import CHECKS, FATE, MEMORY, TIER, TOKENS, Client, ClientJudge
 from .memory import Slot
+from .network import HALVES, Network
 from .protocol import DECLARED, Delivered, Engine, ScheduledBatch, StepResults
 from .reports import TransferReports
 from .story import Happening, SimulatedStory
@@ -26,7 +27,7 @@ MOST_REFUSED = 3
 
 ALONE_ROUNDS = 2000
 TIDY = 5
-"""Rounds that an engine has to tidy up after the last request."""
+"""Rounds that an engine has to tidy up after the last request; a pair has its timeout more."""
 
 
 def declared(engine: object, name: str) -> Any:
@@ -39,18 +40,6 @@ def _tiers_of(engine: object) -> Mapping[str, LowerTier]:
     return engine.tiers() if hasattr(engine, "tiers") and hasattr(engine, "tier_events") else {}
 
 
-class _EngineError(Exception):
-    """The engine has raised something, its cause."""
-
-    def __init__(self, method: str) -> None:
-        super().__init__(method)
-        self.method = method
-
-
-class _AnswerError(Exception):
-    """The engine has answered something of another form."""
-
-
 class SimulatedRun:
     """A story on an engine. Whatever the engine raises is a finding; what we raise is a mistake of ours."""
 
@@ -60,6 +49,9 @@ class SimulatedRun:
         self.engine, self.story, self._among_others = engine, story, among_others
         plain = {name: values[0] for name, values in declared(engine, "options").items()}
         engine.start(replace(story.shape, options={**plain, **story.shape.options}))
+        self.network: Network | None = getattr(engine, "network", lambda: None)()
+        if self.network is not None:
+            self.network.begin(story.network)
         self.depth = max(1, min(story.depth, declared(engine, "depth")))
         self.samples = bool(declared(engine, "samples"))
         self._checks = getattr(engine, "objections", None)
@@ -69,8 +61,10 @@ class SimulatedRun:
             separate=bool(declared(engine, "separate_pools")),
             reads_first=bool(declared(engine, "reads_first")),
             delays=story.delays,
+            halves=self.network is not None,
         )
-        self.judge = ClientJudge(story.shape.max_length, samples=self.samples)
+        self._timeout = 0 if self.network is None else self.network.timeout
+        self.judge = ClientJudge(story.shape.max_length, samples=self.samples, timeout=self._timeout)
         self.tiers = TierJudge(tiers, self.device) if (tiers := _tiers_of(engine)) else None
         self._reports = TransferReports(story.reports, declared(engine, "workers"), declared(engine, "survives"))
         self.findings: list[StoryFinding] = []
@@ -100,9 +94,9 @@ class SimulatedRun:
                 self._collect()
             if self._among_others and not self.findings:
                 self._compare_with_alone()
-        except _EngineError as raised:
+        except EngineRaisedError as raised:
             self._raised(raised)
-        except _AnswerError as wrong:
+        except AnswerFormError as wrong:
             self.findings.append(StoryFinding(FATE, rule_of(f": {wrong}"), str(wrong), self.steps))
         return self.findings if goes_on else self.findings[:1]
 
@@ -111,7 +105,7 @@ class SimulatedRun:
         """True if nothing is left to happen, and nobody is owed anything."""
         if self._events or self._held or self._flying or self.device.busy or self._reports.busy(self.rounds):
             return False
-        return not self.judge.live and (self._idle_now or self._still >= TIDY)
+        return not self.judge.live and (self._idle_now or self._still >= TIDY + self._timeout)
 
     def _find(self, judge: str, line: str) -> None:
         self._add_finding(StoryFinding(judge, rule_of(line), line, self.steps))
@@ -121,7 +115,7 @@ class SimulatedRun:
             self._seen.add(finding.kind)
             self.findings.append(finding)
 
-    def _raised(self, raised: _EngineError) -> None:
+    def _raised(self, raised: EngineRaisedError) -> None:
         error = raised.__cause__
         assert error is not None
         what = f"{type(error).__name__}: {str(error)[:300]}"
@@ -134,23 +128,23 @@ class SimulatedRun:
         """It happens now; for who plays by hand, with `step`. Findings are kept."""
         try:
             self._do(one)
-        except _EngineError as raised:
+        except EngineRaisedError as raised:
             self._raised(raised)
 
     def step(self) -> None:
         """One round more."""
         try:
             self._round()
-        except _EngineError as raised:
+        except EngineRaisedError as raised:
             self._raised(raised)
 
     def _call(self, method: str, *given: object) -> Any:
         try:
             answer = getattr(self.engine, method)(*given)
         except Exception as error:
-            raise _EngineError(method) from error
+            raise EngineRaisedError(method) from error
         if problem := problem_with(method, answer, self.story.shape):
-            raise _AnswerError(problem)
+            raise AnswerFormError(problem)
         return answer
 
     # Rounds.
@@ -174,10 +168,12 @@ class SimulatedRun:
         waiting = (
             moving or bool(self._events and not self.judge.live) or any(client.paused for client in self.judge.live)
         )
-        self.judge.round(computed=computed, moved=self._moved, waiting=waiting or self._transferred)
+        troubled = self.network is not None and self.network.troubled
+        self.judge.round(computed=computed, moved=self._moved or troubled, waiting=waiting or self._transferred)
         self.rounds += 1
         self._idle_now = not self.judge.live and self._is_idle()
-        busy = self._moved or self.judge.live or self._flying or self.device.busy
+        busy = self._moved or self.judge.live or self._flying or self.device.busy or troubled
+        busy = busy or (computed > 0 and self.network is not None)  # a half may finish what its router has forgotten
         self._still = 0 if busy else self._still + 1
         if self._idle_now and not self._flying:
             self._look()
@@ -303,7 +299,7 @@ class SimulatedRun:
             self.tiers.happened(one)
 
     def _is_quiet(self) -> bool:
-        return not self.device.busy and (self._is_idle() or self._still >= TIDY)
+        return not self.device.busy and (self._is_idle() or self._still >= TIDY + self._timeout)
 
     def _count(self, one: Happening) -> None:
         self._counts[f"{one.what}{' in flight' if self._flying else ''}"] += 1
@@ -375,13 +371,21 @@ class SimulatedRun:
         self.device.truncate(one.id, one.length, one.then)
         self._moved |= self.judge.deliver(self._call("truncate", one.id, one.length, one.then) or ())
 
+    def _mishap(self, one: Happening) -> None:
+        if self.network is not None and one.what == "crash":
+            self.device.lose(HALVES.index(one.half), len(HALVES))
+            self.network.crash(one.half, one.rounds)
+        elif self.network is not None:
+            self.network.part(one.half, one.rounds)
+
     # Alone.
 
     def _compare_with_alone(self) -> None:
         """Who was refused or given up, and everybody where the engine samples itself, is served alone and must fare the
         same."""
         everybody = [*self.judge.past, *self.judge.clients.values()]
-        odd = [one for one in everybody if one.ended in ("refused", "failed")][:MOST_REFUSED]
+        given_up = ("refused",) if self.network is not None and self.network.may_give_up else ("refused", "failed")
+        odd = [one for one in everybody if one.ended in given_up][:MOST_REFUSED]
         for client in odd:
             alone = self._alone(client)
             if alone is not None and alone.ended != client.ended:
@@ -398,7 +402,7 @@ class SimulatedRun:
             return None
         self._counts["requests served alone to compare"] += 1
         happenings = (Happening(0, "add", request=client.request),)
-        alone = SimulatedRun(self.engine, replace(self.story, happenings=happenings), among_others=False)
+        alone = SimulatedRun(self.engine, replace(self.story, happenings=happenings, network=()), among_others=False)
         alone.run(ALONE_ROUNDS)
         return alone.judge.clients[client.request.id]
 
@@ -420,14 +424,8 @@ class SimulatedRun:
                 "steps": self.steps,
                 "tokens": self.tokens,
                 "requests": len(self.judge.clients) + len(self.judge.past),
-                "hits": self.device.hits,
-                "reads checked": self.device.reads,
-                "states read": self.device.states_read,
-                "blocks copied": self.device.copied,
-                "transfers begun": self.device.transfers,
+                **self.device.reached,
                 "reports of transfers that were odd": self._reports.odd,
-                "tokens computed again": self.device.cells.again,
-                "parts without slots": self.device.hidden,
             }
         )
         counts.update(self.story.asked_for())
@@ -447,4 +445,6 @@ DEEDS: Mapping[str, Callable[[SimulatedRun, Happening], None]] = {
     "resume": SimulatedRun._pause,
     "fork": SimulatedRun._fork,
     "truncate": SimulatedRun._truncate,
+    "crash": SimulatedRun._mishap,
+    "part": SimulatedRun._mishap,
 }

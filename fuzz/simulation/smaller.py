@@ -53,6 +53,10 @@ def _plain_engine(story: SimulatedStory) -> Iterator[SimulatedStory]:
             yield replace(story, reports=story.reports[:number] + story.reports[number + 1 :])
             if one:
                 yield replace(story, reports=(*story.reports[:number], "", *story.reports[number + 1 :]))
+    if story.network:
+        yield replace(story, network=())
+        for network in with_pieces_left_out(story.network):
+            yield replace(story, network=network)
     for name in shape.options:
         left = {other: value for other, value in shape.options.items() if other != name}
         yield replace(story, shape=replace(shape, options=left))
@@ -137,6 +141,9 @@ def _plain(one: Happening) -> Iterator[Happening]:
         yield replace(one, patience=one.patience - 1)
     if one.then:
         yield replace(one, then=one.then[:-1])
+    if one.rounds > 1:
+        yield replace(one, rounds=1)
+        yield replace(one, rounds=one.rounds - 1)
 
 
 def _short(one: Happening) -> Iterator[Happening]:

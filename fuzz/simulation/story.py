@@ -8,14 +8,15 @@ from typing import Any, Literal, TypeAlias
 
 from ...model.ops import Item
 from ..findings.ops_json import shape_from_json, to_json
+from .network import HALVES, PLACES, mishaps_of
 from .protocol import ClientRequest, EngineShape
 
-Deed: TypeAlias = Literal["add", "cancel", "reset", "reweigh", "pause", "resume", "fork", "truncate"]
+Deed: TypeAlias = Literal["add", "cancel", "reset", "reweigh", "pause", "resume", "fork", "truncate", "crash", "part"]
 
 
 @dataclass(frozen=True)
 class Happening:
-    """What clients or an operator do."""
+    """What clients or an operator do, or what happens to the halves of a pair."""
 
     at: int
     """Before this round, counted from 0; at once, if nothing is left to do until then."""
@@ -37,6 +38,10 @@ class Happening:
     """Tokens that are left of the one that is truncated."""
     then: tuple[int, ...] = ()
     """Tokens that follow there."""
+    half: str = ""
+    """Who crashes, or what is cut off, one of `network.PLACES`."""
+    rounds: int = 0
+    """For so many rounds."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class SimulatedStory:
     """Rounds that one transfer after the other takes, repeated; -1: it fails."""
     reports: tuple[str, ...] = ()
     """What becomes of one report of a transfer after the other, repeated (`reports.TransferReports`)."""
+    network: tuple[str, ...] = ()
+    """What becomes of which message between the halves of a pair (`network.mishaps_of`); of all others nothing."""
 
     @property
     def jobs(self) -> list[ClientRequest]:
@@ -80,9 +87,9 @@ class SimulatedStory:
         """How large it is, for a search for something smaller."""
         tokens = sum(len(job.prompt) + job.max_tokens + len(job.stop) for job in self.jobs)
         extras = sum(bool(job.items) + bool(job.adapter) + bool(job.salt) + bool(job.priority) for job in self.jobs)
-        times = sum(one.at + one.patience for one in self.happenings)
+        times = sum(one.at + one.patience + one.rounds for one in self.happenings)
         many = 100 * (len(self.happenings) + len(self.shape.groups) + self.depth) + self.shape.max_requests
-        return many + tokens + extras + self.shape.num_blocks + times + sum(map(bool, self.reports))
+        return many + tokens + extras + self.shape.num_blocks + times + sum(map(bool, self.reports)) + len(self.network)
 
 
 def story_to_json(story: SimulatedStory) -> dict[str, object]:
@@ -102,6 +109,7 @@ def story_from_json(raw: Any) -> SimulatedStory:
     try:
         shape = EngineShape(core=shape_from_json(raw["shape"]["core"]), **_rest(raw["shape"], "core"))
         happenings = tuple(_happening(one) for one in raw["happenings"])
+        mishaps_of(raw.get("network", ()))
         return SimulatedStory(shape, happenings, **_rest(raw, "shape", "happenings"))
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"no story of an engine: {type(error).__name__}: {error}") from None
@@ -118,7 +126,10 @@ def _happening(raw: Mapping[str, Any]) -> Happening:
     if "request" in raw:
         items = tuple(Item(**item) for item in raw["request"].get("items", ()))
         request = replace(ClientRequest(**_rest(raw["request"], "items")), items=items)
-    return Happening(request=request, **_rest(raw, "request"))
+    one = Happening(request=request, **_rest(raw, "request"))
+    if one.what in ("crash", "part") and one.half not in (HALVES if one.what == "crash" else PLACES):
+        raise ValueError(f"no story of an engine: {one.what} of {one.half!r}")
+    return one
 
 
 def _rest(raw: Mapping[str, Any], *without: str) -> dict[str, Any]:

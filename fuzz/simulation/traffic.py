@@ -13,6 +13,7 @@ from ..kinds import KINDS
 from ..kinds.draw import Draw
 from ..kinds.states import MODES
 from .contents import ALPHABET, TokenContents
+from .network import DOWN, HALVES, PLACES, WITHIN, draw_faults
 from .protocol import LACKS, OFFERS, OPTIONAL, ClientRequest, Engine, EngineShape
 from .reports import LONGEST, SURVIVES, patterns
 from .run import declared
@@ -20,6 +21,8 @@ from .story import Deed, Happening, SimulatedStory
 
 MORE: tuple[Deed, ...] = ("reset", "reweigh", "pause", "fork", "truncate")
 """What happens only to engines that have a method of this name."""
+MISHAPS: tuple[Deed, ...] = ("crash", "part")
+"""What happens only to those with a network."""
 FEATURES = ("adapters", "versions", "items", "salts", "priorities", "external")
 """What requests may have, if the engine offers it."""
 
@@ -40,6 +43,11 @@ class EngineFacts:
     mamba_modes: tuple[MambaMode, ...] = ("none", "all", "align")
     own_blocks: int = 0
     survives: frozenset[str] = frozenset()
+
+    @property
+    def pools(self) -> int:
+        """How many pools there are, of one size; a pair has two."""
+        return len(HALVES) if "network" in self.methods else 1
 
 
 def facts_of(engine: Engine) -> EngineFacts:
@@ -64,6 +72,8 @@ def facts_of(engine: Engine) -> EngineFacts:
     methods = frozenset(name for name in OPTIONAL if callable(getattr(engine, name, None)))
     if "pause" in methods and "resume" not in methods:
         raise ValueError("there is pause, but no resume; write both or none")
+    if "network" in methods and ("drafts" in offers or "ids" not in lacks):
+        raise ValueError("a pair offers no drafts, and lacks 'ids': two halves may compute one request at once")
     unequal, own = bool(declared(engine, "unequal_blocks")), int(declared(engine, "own_blocks"))
     modes = tuple(declared(engine, "mamba_modes"))
     if unknown := sorted(set(modes) - set(MODES)) or ([] if modes else ["nothing"]):
@@ -81,7 +91,10 @@ def draw_simulation(draw: Draw, facts: EngineFacts) -> SimulatedStory:
     delays = tuple(draw.integer(0, slow) for _ in range(draw.integer(1, 5)))
     if "failures" in facts.offers and draw.integer(0, 3) == 0:
         delays += (-1,)
-    return SimulatedStory(shape, happenings, depth, delays, _reports(draw, facts))
+    reports = _reports(draw, facts)
+    return SimulatedStory(
+        shape, happenings, depth, delays, reports, draw_faults(draw) if "network" in facts.methods else ()
+    )
 
 
 def _reports(draw: Draw, facts: EngineFacts) -> tuple[str, ...]:
@@ -129,6 +142,7 @@ def _shape(draw: Draw, facts: EngineFacts) -> EngineShape:
     blocks = facts.own_blocks + room_for(groups, length) + draw.choose((tight, tight, 0, 1, 2, 4, 8, 16, 40))
     if draw.integer(0, 9) == 0:
         blocks = max(2, blocks // 2)
+    blocks *= facts.pools
     tokens = draw.choose((2 + drafts, size, 2 * size, 4 * size + 1, length, 2 * length, 4 * length))
     caching = draw.integer(0, 9) > 0 or "uncached" in facts.lacks
     core = shape_with(groups, blocks, length, max(tokens, 2 + drafts), caching=caching)
@@ -154,7 +168,9 @@ class _Swarm:
         self.too_long = often(0, 0, 0, 1)
         self.exact = often(0, 1, 3)
         self.long = often(0, 3, 7)
-        self.deeds: Mapping[Deed, int] = {what: often(0, 0, 1, 3) for what in MORE if what in facts.methods}
+        self.deeds: dict[Deed, int] = {what: often(0, 0, 1, 3) for what in MORE if what in facts.methods}
+        if "network" in facts.methods:
+            self.deeds |= {what: often(0, 1, 1, 3) for what in MISHAPS}
         self.features = {name: often(0, 0, 4) for name in FEATURES}
         self.pace = often(0, 0, 1, 3, 8)
         self.alike = often(0, 2)
@@ -268,6 +284,9 @@ class _Life:
         id = draw.choose(self._ids)
         if what in ("reset", "reweigh"):
             self._made.append(Happening(when, what, flying))
+        elif what in MISHAPS:
+            half, when = draw.choose(HALVES if what == "crash" else PLACES), at + draw.integer(0, draw.choose(WITHIN))
+            self._made.append(Happening(when, what, flying, half=half, rounds=draw.choose(DOWN)))
         elif what == "pause":
             self._made.append(Happening(when, "pause", flying, id=id))
             later, flying = self._when(when + 1, 20)

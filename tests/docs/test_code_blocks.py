@@ -28,6 +28,7 @@ CHECKED = (*SHELL, "python", "json", "toml", "yaml", "text", "{eval-rst}")
 NOT_EXECUTED = {
     "docs/evidence/patches.md": "needs vLLM 0.23.0 and vllm-ascend 0.23.0.post1",
     "docs/guide/device.md": "tests/impl/test_device_tables.py",
+    "docs/guide/engines.md": "tests/docs/test_guide.py",
     "docs/guide/fast.md": "tests/impl/test_compiled.py",
     "docs/guide/patches.md": "needs vLLM 0.23.0 and kvcached 0.1.6",
     "docs/guide/under-vllm.md": "needs vLLM 0.23.0",

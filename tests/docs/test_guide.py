@@ -4,10 +4,13 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.engines.simulated import SimulatedFamily
+from blockproof.fuzz.opening.engines import open_engine_here
 
 from .commands import differs, output_of
 from .pages import DOCS, ROOT, blocks
@@ -70,6 +73,40 @@ def test_an_engine_to_be_simulated(tmp_path, monkeypatch, capsys):
     assert differs(output_of(page, "blockproof targets check"), capsys.readouterr().out) == ""
     assert main(["simulate", "--target", engine, "--steps", "300", "--seed", "1"]) == 0
     assert differs(output_of(page, "blockproof simulate"), capsys.readouterr().out) == ""
+
+
+def test_a_pair_from_an_empty_file(tmp_path, monkeypatch, capsys):
+    page = (DOCS / "guide" / "engines.md").read_text(encoding="utf-8")
+    (source,) = (
+        text for text in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "import EnginePair\n" in text
+    )
+    monkeypatch.chdir(tmp_path)
+    Path("my_pair.py").write_text(source, encoding="utf-8")
+    assert main(["targets", "check", "--engine", "my_pair.py:make_engine"]) == 0
+    assert differs(output_of(page, "blockproof targets check --engine my_pair.py"), capsys.readouterr().out) == ""
+    assert main(["simulate", "--target", "my_pair.py:make_engine", "--seed", "4", "--steps", "4000"]) == 1
+    assert "new: progress: nothing happens any more" in capsys.readouterr().out
+    (file,) = Path("findings").glob("*.json")
+    assert main(["replay", str(file), "--target", "my_pair.py:make_engine", "--show"]) == 1
+    told = [line[:9] for line in capsys.readouterr().out.splitlines()]
+    assert {"network: ", "schedule:", "add r6: ["} <= set(told)
+
+
+def test_the_first_pair_is_right_as_long_as_nothing_happens(tmp_path):
+    page = (DOCS / "guide" / "engines.md").read_text(encoding="utf-8")
+    (source,) = (
+        text for text in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "import EnginePair\n" in text
+    )
+    (tmp_path / "my_pair.py").write_text(source, encoding="utf-8")
+    family = SimulatedFamily(open_engine_here(f"{tmp_path / 'my_pair.py'}:make_engine"))
+    served = 0
+    for number in range(40):
+        story = family.draw(1, number)
+        quiet = tuple(one for one in story.happenings if one.what not in ("crash", "part"))
+        run = family.run_of(replace(story, happenings=quiet, network=()))
+        assert run.run(3000) == []
+        served += run.reached["ended: length"]
+    assert served > 20
 
 
 def test_a_forgotten_null_block_is_told_as_on_the_page(folder, capsys):
