@@ -121,10 +121,10 @@ def answers_bytes() -> Fake:
 
 
 def scribbles() -> Fake:
-    """Writes to every pipe it can find."""
+    """Writes to every pipe it can find: a busy process gives its child's pipes high numbers."""
 
     def scribble(count: int) -> None:
-        for descriptor in range(3, 64):
+        for descriptor in range(3, 4096):
             try:
                 if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
                     os.write(descriptor, b"\x00\x00\x00\x02{}")

@@ -5,11 +5,12 @@ results, and goes on from there.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from ...simulation.protocol import Slots
 from .engine import Cache, SglangEngine, imported
 from .scheduler import ServerSettings, new_scheduler
 from .standing_in import without_noise
@@ -40,6 +41,19 @@ class LaunchedPart:
     """In the window's pool: the first position that is read, the slots from there on, those of the step's tokens."""
     state: int | None
     """Slot of its state."""
+
+    @property
+    def slots(self) -> tuple[Slots, ...]:
+        """Where the kernels read and write it, in each pool."""
+        end = self.first + self.count
+        places = range(self.first, end)
+        found = [Slots(at=dict(enumerate(self.table)), written=dict(zip(places, self.written, strict=True)))]
+        if self.window is not None:
+            begin, table, written = self.window
+            found.append(Slots(at=dict(enumerate(table, begin)), written=dict(zip(places, written, strict=True))))
+        if self.state is not None:
+            found.append(Slots(at={self.first: self.state, end: self.state}))
+        return tuple(found)
 
 
 class LaunchedStep:
@@ -142,11 +156,16 @@ class EventLoop:
         if self._waits_for is step:
             self._turns.go_on()
 
-    def take_outbox(self) -> list[Any]:
-        """Messages to clients that nobody has taken."""
-        taken = list(self.outbox)
+    def answers(self) -> Iterator[tuple[str, tuple[int, ...], Mapping[str, Any] | None]]:
+        """What clients are told that nobody has taken: a request, its new tokens, and why it ends, if it does."""
+        messages = list(self.outbox)
         self.outbox.clear()
-        return taken
+        for message in messages:
+            if hasattr(message, "output_ids"):
+                told = zip(message.rids, message.output_ids, message.finished_reasons, strict=True)
+                yield from ((name, tuple(tokens), reason) for name, tokens, reason in told)
+            elif hasattr(message, "finished_reason"):  # others answer a reset and the like
+                yield message.rid, (), message.finished_reason or {"type": "abort"}
 
     def end(self) -> None:
         """Leave the loop."""

@@ -24,7 +24,6 @@ from ...simulation.protocol import (
     Scheduled,
     ScheduledBatch,
     SlotCopy,
-    Slots,
     StepResults,
 )
 from .engine import Cache, imported, load
@@ -205,22 +204,8 @@ class SglangSimulated:
 
     def _part(self, part: LaunchedPart) -> Scheduled:
         """What the kernels get of a request."""
-        end = part.first + part.count
-        places = range(part.first, end)
-        slots = [Slots(at=dict(enumerate(part.table)), written=dict(zip(places, part.written, strict=True)))]
-        if part.window is not None:
-            begin, table, written = part.window
-            slots.append(Slots(at=dict(enumerate(table, begin)), written=dict(zip(places, written, strict=True))))
-        if part.state is not None:
-            slots.append(Slots(at={part.first: part.state, end: part.state}))
-        return Scheduled(
-            self._called(part.name),
-            part.first,
-            part.count,
-            slots=tuple(slots),
-            tokens=part.inputs,
-            samples=part.samples,
-        )
+        name, many = self._called(part.name), part.count
+        return Scheduled(name, part.first, many, slots=part.slots, tokens=part.inputs, samples=part.samples)
 
     def update(self, batch: ScheduledBatch | None, results: StepResults) -> Sequence[Delivered]:
         """See `Engine`."""
@@ -232,19 +217,8 @@ class SglangSimulated:
 
     def _delivered(self) -> tuple[Delivered, ...]:
         """What the clients get that are still there."""
-        found = list[Delivered]()
-        for message in self._live.take_outbox():
-            if hasattr(message, "output_ids"):
-                rows = zip(message.rids, message.output_ids, message.finished_reasons, strict=True)
-            elif hasattr(message, "finished_reason"):
-                rows = zip((message.rid,), ((),), (message.finished_reason or {"type": "abort"},), strict=True)
-            else:
-                continue  # the answer to a reset and the like
-            for inside, tokens, reason in rows:
-                name = self._called(inside)
-                if name in self._clients:
-                    found.append(self._told(name, tuple(tokens), reason))
-        return tuple(found)
+        told = ((self._called(inside), tokens, reason) for inside, tokens, reason in self._live.answers())
+        return tuple(self._told(name, tokens, reason) for name, tokens, reason in told if name in self._clients)
 
     def _told(self, name: str, tokens: tuple[int, ...], reason: Mapping[str, Any] | None) -> Delivered:
         if reason is None:

@@ -21,32 +21,16 @@ from ...simulation.protocol import (
     Delivered,
     EngineShape,
     EngineView,
-    Scheduled,
     ScheduledBatch,
     StepResults,
 )
 from .binding import Built, load
 from .remedies import fixes
-from .shown import StepIndices, moves_of
-
-_STARTED = -2
-"""In place of a token: the worker would be given the placeholder of one that nothing fills in."""
+from .shown import LaunchedStep, moves_of, parts_of
 
 
 class _NotThereError(Exception):
     """The engine would wait for the results of a step."""
-
-
-@dataclass
-class _Step:
-    """A step that was launched."""
-
-    io: Any
-    """The tensors of the host for it."""
-    wanted: list[str]
-    """Requests that get a token, in the order of the results."""
-    tokens: list[int] | None = None
-    """What was sampled; None while it computes."""
 
 
 @dataclass
@@ -99,8 +83,8 @@ class TransformersEngine:
         self._names: dict[str, str] = {}
         self._forks: dict[str, str] = {}
         self._unborn: dict[str, Any] = {}
-        self._flight: deque[_Step] = deque()
-        self._before: _Step | None = None
+        self._flight: deque[LaunchedStep] = deque()
+        self._before: LaunchedStep | None = None
         self._moves = moves_of(self._built)
         self._wait_for_results()
 
@@ -179,11 +163,13 @@ class TransformersEngine:
         told = [*self._delivered(), *self._orphans()]
         if not prepared:
             return ScheduledBatch(delivered=tuple(told)) if told else None
-        step = _Step(io, [one.state.request_id for one in io.requests_in_batch if one.has_new_token])
-        parts = self._parts(io)
+        step = LaunchedStep(io, [one.state.request_id for one in io.requests_in_batch if one.has_new_token])
+        parts = parts_of(self._built, step, self._before, self._called)
         if not parts:
             raise RuntimeError("the model is given a step of no tokens, which none takes unless it is padded")
         if self.samples:
+            # Its own worker samples other tokens than our device, which could only find fault with them.
+            parts = tuple(replace(part, slots=None, tokens=None) for part in parts)
             self._processor._generation_step(self._manager.model)
         elif self._asynchronous:
             ios.swap_io_pairs()
@@ -205,34 +191,6 @@ class TransformersEngine:
                 del self._unborn[child]
                 orphans.append(Delivered(self._called(child), ended="refused", why="its parent was cancelled"))
         return orphans
-
-    def _parts(self, io: Any) -> tuple[Scheduled, ...]:
-        """What the kernels would get for each request of the step."""
-        groups = [StepIndices(io, allocator) for allocator in self._built.allocators]
-        ids, parts, at = io.input_ids[: io.total_seqlen_q].tolist(), list[Scheduled](), 0
-        carried = io.carry_over_ids[: io.total_seqlen_q].tolist() if self._asynchronous else [-1] * len(ids)
-        for one in io.requests_in_batch:
-            inside, length = one.state.request_id, one.query_length
-            first = one.state.position_offset - length
-            slots = tuple(group.next(first, length) for group in groups)
-            given = tuple(self._given(ids[i], carried[i], inside) for i in range(at, at + length))
-            at += length
-            if length:
-                part = Scheduled(self._called(inside), first, length, samples=bool(one.has_new_token))
-                # Its own worker samples other tokens than our device, which could only find fault with them.
-                parts.append(part if self.samples else replace(part, slots=slots, tokens=given))
-        return tuple(parts)
-
-    def _given(self, token: int, carried: int, name: str) -> int:
-        """What the worker would be given at a place: the token itself, or what the step before has sampled there."""
-        if carried < 0:
-            return token if token >= 0 else _STARTED
-        before = self._before
-        if before is None:
-            return _STARTED
-        if before.tokens is not None:
-            return before.tokens[carried]
-        return -1 if before.wanted[carried] == name else _STARTED
 
     def update(self, batch: ScheduledBatch | None, results: StepResults) -> Sequence[Delivered]:
         """The device is done with the oldest step; the engine looks at it when its loop comes there."""

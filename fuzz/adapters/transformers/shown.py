@@ -1,11 +1,15 @@
 """What transformers shows of a step: where its kernels read and write, and what it copies and moves before."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal
 
-from ...simulation.protocol import SlotCopy, Slots, SlotTransfer
+from ...simulation.protocol import Scheduled, SlotCopy, Slots, SlotTransfer
 from .binding import Built
+
+_STARTED = -2
+"""In place of a token: the worker would be given the placeholder of one that nothing fills in."""
 
 
 def rows(allocator: Any, block: int) -> range:
@@ -104,3 +108,48 @@ class StepIndices:
         self._read_until += many
         at = {end - many + i: slot for i, slot in enumerate(read) if slot != allocator.sentinel_index}
         return Slots(at=at, written=written)
+
+
+@dataclass
+class LaunchedStep:
+    """A step that was launched."""
+
+    io: Any
+    """The tensors of the host for it."""
+    wanted: list[str]
+    """Requests that get a token, in the order of the results."""
+    tokens: list[int] | None = None
+    """What was sampled; None while it computes."""
+
+
+def parts_of(
+    built: Built, step: LaunchedStep, before: LaunchedStep | None, called: Callable[[str], str]
+) -> tuple[Scheduled, ...]:
+    """What the kernels would get for each request of the step. `before`: the one launched before it, of which it may
+    take tokens on the device; `called`: the client's name of a request."""
+    io = step.io
+    groups = [StepIndices(io, allocator) for allocator in built.allocators]
+    ids, parts, at = io.input_ids[: io.total_seqlen_q].tolist(), list[Scheduled](), 0
+    is_asynchronous = built.processor.use_async_batching
+    carried = io.carry_over_ids[: io.total_seqlen_q].tolist() if is_asynchronous else [-1] * len(ids)
+    for one in io.requests_in_batch:
+        inside, length = one.state.request_id, one.query_length
+        first = one.state.position_offset - length
+        slots = tuple(group.next(first, length) for group in groups)
+        given = tuple(_given(ids[i], carried[i], inside, before) for i in range(at, at + length))
+        at += length
+        if length:
+            samples = bool(one.has_new_token)
+            parts.append(Scheduled(called(inside), first, length, slots=slots, tokens=given, samples=samples))
+    return tuple(parts)
+
+
+def _given(token: int, carried: int, name: str, before: LaunchedStep | None) -> int:
+    """What the worker would be given at a place: the token itself, or what the step before has sampled there."""
+    if carried < 0:
+        return token if token >= 0 else _STARTED
+    if before is None:
+        return _STARTED
+    if before.tokens is not None:
+        return before.tokens[carried]
+    return -1 if before.wanted[carried] == name else _STARTED

@@ -7,7 +7,6 @@ request a name that was never used; a connector that has what comes from outside
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
@@ -24,34 +23,17 @@ from ...simulation.protocol import (
     Scheduled,
     ScheduledBatch,
     SlotCopy,
-    Slots,
-    SlotTransfer,
     StepResults,
 )
 from .built_scheduler import BuiltScheduler
 from .contract_judge import ContractJudge
 from .known_causes import KNOWN, KnownCause, suspected
-from .loads import LATER, NOW, ExternalLoad, connector_for
-from .scheduler_config import make, module, setup_of
+from .loads import LATER, NOW, connector_for
+from .scheduler_config import module, setup_of
+from .worker_rows import WorkerRows
 
 ENDS: Mapping[int, Ended] = {0: "stop", 1: "length", 2: "cancelled", 3: "failed"}
 """By vLLM's number of the reason."""
-
-
-@dataclass
-class _Row:
-    """A request, as the worker has it."""
-
-    tables: list[list[int | None]]
-    computed: int
-    begins: bool = True
-
-
-@dataclass
-class _Reports:
-    """What the next results tell of transfers."""
-
-    arrived: set[str] = field(default_factory=set)
 
 
 class VllmSimulated:
@@ -125,19 +107,16 @@ class VllmSimulated:
         if self.built.room < 0:
             raise PoolTooSmallError("the start-up check refuses the pool")
         self.rules: list[Rule] = [rule_for(group, shape.core) for group in shape.groups]
-        self._width = max(rule.b for rule in self.rules)
         self.clients: dict[str, ClientRequest] = {}
         self._names: dict[str, str] = {}
         self._numbers = count()
-        self._rows: dict[str, _Row] = {}
-        self._loads: list[ExternalLoad] = []
-        self._under_way: dict[str, set[str]] = {}
-        self._reports = _Reports()
+        told_later = setup.asynchronous and bool(setup.drafts)
+        self._worker = WorkerRows(self.clients, self.rules, learns_accepted=told_later)
         self._computes = self._reset_waits = False
         self.transferring: object = False
         """True while a connector of the release transfers something."""
         if setup.connector:
-            self.scheduler.connector = connector_for(self.clients, self._loads.append, self.built)
+            self.scheduler.connector = connector_for(self.clients, self._worker.loads.append, self.built)
             if setup.asynchronous and hasattr(self.scheduler, "defer_block_free"):
                 self.scheduler.defer_block_free = True  # as for every connector that loads
         for known in self._each():
@@ -185,10 +164,10 @@ class VllmSimulated:
 
     def schedule(self) -> ScheduledBatch | None:
         """See `Engine`."""
-        if not (self.scheduler.has_requests() or self._reports.arrived or self.transferring):
+        if not (self.scheduler.has_requests() or self._worker.arrived or self.transferring):
             return None
         output = self.scheduler.schedule()
-        self._receive(output)
+        self._worker.receive(output)
         if self.contract and self.setup.asynchronous:
             self.contract.look()
         self._computes = True
@@ -196,79 +175,24 @@ class VllmSimulated:
         return ScheduledBatch(
             parts,
             tuple(SlotCopy(0, one.src_block_id, one.dst_block_id) for one in _told(output, "kv_cache_block_copies")),
-            tuple(self._begun()),
+            tuple(self._worker.begun(later=self.setup.connector == LATER)),
             preempted=tuple(self.clients[name].id for name in output.preempted_req_ids or ()),
             own=output,
             cleared=tuple(_told(output, "new_block_ids_to_zero")),
         )
 
-    def _receive(self, output: Any) -> None:
-        """As a worker does at the begin of a step."""
-        rows = self._rows
-        for name in output.finished_req_ids:
-            rows.pop(name, None)
-        for data in output.scheduled_new_reqs:
-            rows[data.req_id] = _Row([_table(ids) for ids in data.block_ids], data.num_computed_tokens)
-        cached = output.scheduled_cached_reqs
-        for name, new, computed in zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True):
-            if name in cached.resumed_req_ids:
-                rows[name] = _Row([_table(ids) for ids in new], computed)
-                continue
-            row = rows[name]
-            row.begins, row.computed = False, computed
-            if new is not None:
-                for table, ids in zip(row.tables, new, strict=True):
-                    table += _table(ids)
-
     def _part(self, name: str, many: int, output: Any) -> Scheduled:
-        row, request = self._rows[name], self.scheduler.requests[name]
+        request = self.scheduler.requests[name]
         drafts = tuple(output.scheduled_spec_decode_tokens.get(name) or ())
-        later = self.setup.asynchronous and self.setup.drafts and not row.begins  # the worker knows who was rejected
-        return Scheduled(
-            self.clients[name].id,
-            None if later else row.computed,
-            many,
-            drafts,
-            tuple(Slots(table) for table in row.tables),
-            samples=request.num_computed_tokens >= request.num_tokens,
-            begins=row.begins,
-        )
-
-    def _begun(self) -> Iterator[SlotTransfer]:
-        """Loads that begin with the step."""
-        later = self.setup.connector == LATER
-        for load in self._loads:
-            told = load.transfers(self.rules, self._width, self.clients[load.name].id, now=not later)
-            if later and not told:
-                self._reports.arrived.add(load.name)
-            elif later:
-                self._under_way[load.name] = {one.id for one in told}
-            yield from told
-        self._loads.clear()
+        return self._worker.part(name, many, drafts, samples=request.num_computed_tokens >= request.num_tokens)
 
     def update(self, batch: ScheduledBatch | None, results: StepResults) -> Sequence[Delivered]:
         """See `Engine`; of transfers vLLM hears with the results of a step."""
-        for name, left in list(self._under_way.items()):
-            left -= {*results.transferred}
-            if not left:
-                del self._under_way[name]
-                self._reports.arrived.add(name)
+        self._worker.transferred(results.transferred)
         if batch is None:
             return ()
-        output, outputs = batch.own, module("v1.outputs")
-        names, tokens = list(output.num_scheduled_tokens), results.tokens
-        arrived, self._reports = self._reports.arrived, _Reports()
-        result = make(
-            outputs.ModelRunnerOutput,
-            req_ids=names,
-            req_id_to_index={name: index for index, name in enumerate(names)},
-            sampled_token_ids=[list(tokens.get(self.clients[name].id, ())) for name in names],
-            logprobs=None,
-            prompt_logprobs_dict={},
-            pooler_output=[],
-            kv_connector_output=outputs.KVConnectorOutput(finished_recving=arrived) if arrived else None,
-        )
-        told = self.scheduler.update_from_output(output, result)
+        output, names = batch.own, list(batch.own.num_scheduled_tokens)
+        told = self.scheduler.update_from_output(output, self._worker.report(names, results.tokens))
         if self.setup.drafts and not self.setup.asynchronous:
             self._propose(names, results)
         if self.contract:
@@ -291,7 +215,7 @@ class VllmSimulated:
 
     def idle(self) -> bool:
         """See `Engine`."""
-        return not (self.scheduler.has_requests() or self._under_way or self._reports.arrived or self.transferring)
+        return not (self.scheduler.has_requests() or self._worker.loading or self.transferring)
 
     def look(self) -> EngineView:
         """See `Engine`."""
@@ -316,11 +240,6 @@ def _count(counts: Counter[str], name: str, owner: Any, method: str) -> None:
         return result
 
     setattr(owner, method, counted)
-
-
-def _table(ids: Sequence[int]) -> list[int | None]:
-    """Block ids, None for the null block."""
-    return [block or None for block in ids]
 
 
 def _told(output: Any, name: str) -> Sequence[Any]:
