@@ -38,6 +38,8 @@ class ServerSettings:
     keeps_aborts: bool = False
     """Without its known defect: a request that is cancelled in the midst of its prompt is forgotten when a pause sets
     it back."""
+    weighs_chunks: bool = False
+    """Without its known defect: a later chunk of a prompt is let in though there is no room for it."""
 
 
 class _Off:
@@ -233,12 +235,31 @@ class _Placed:
             self._place.loop.retracted.append(req.rid)
         super()._add_request_to_queue(req, is_retracted)  # type: ignore[misc]
 
+    def get_prefill_adder_class(self) -> Any:
+        chosen: Any = super().get_prefill_adder_class()  # type: ignore[misc]
+        return _weighing(chosen) if self._place.settings.weighs_chunks else chosen
+
     def process_pending_chunked_abort(self) -> None:
         request = self._pending_chunked_abort_req
         if self._place.settings.keeps_aborts and request not in (None, self.chunked_req) and not request.finished():
             self._pending_chunked_abort_req = None
             self.abort_request(imported("sglang.srt.managers.io_struct").AbortReq(rid=request.rid))
         super().process_pending_chunked_abort()  # type: ignore[misc]
+
+
+@cache
+def _weighing(adder: Any) -> Any:
+    """One that gives a later chunk of a prompt no more tokens than are free: none, if there are none."""
+
+    def add_chunked_req(self: Any, request: Any) -> Any:
+        room = int(self.cur_rem_tokens) // self.page_size * self.page_size
+        if room <= 0:
+            return request
+        limit = self.chunked_req_limit
+        self.chunked_req_limit = room if limit is None else min(limit, room)
+        return adder.add_chunked_req(self, request)
+
+    return type(f"Weighing{adder.__name__}", (adder,), {"add_chunked_req": add_chunked_req})
 
 
 def _pools_of(cache: Cache) -> SimpleNamespace:
