@@ -16,6 +16,18 @@ SPARE = 5
 """Tokens by which the longest prompt that the server takes is shorter than the longest sequence."""
 VOCABULARY = 1 << 20
 """Tokens of the model; prompts and answers have smaller ones."""
+PREFIX = "abort-takes-longer-names"
+"""A known defect: a cancel ends every request whose name begins with that name."""
+FORGOTTEN = "abort-forgotten-by-a-pause"
+"""A request that is cancelled in the midst of its prompt is served all the same, if a pause for new weights sets it
+back before its next step."""
+AGAIN = "aborted-is-prefilled-again"
+"""A request that is cancelled when a pause sets it back is prefilled again as a whole before it ends."""
+PINNED = "hit-pins-the-window"
+"""A hit keeps so much of the window's pool that its own request is never admitted."""
+UNWEIGHED = "chunk-not-weighed"
+"""A later chunk of a prompt is let in though there is no room for it, and the server ends."""
+DEFECTS = (PREFIX, FORGOTTEN, AGAIN, PINNED, UNWEIGHED)
 
 
 @dataclass(frozen=True)
@@ -35,11 +47,8 @@ class ServerSettings:
     priority: bool = False
     conservative: float = 1.0
     """How much of the room is kept for answers that may become long (`schedule_conservativeness`)."""
-    keeps_aborts: bool = False
-    """Without its known defect: a request that is cancelled in the midst of its prompt is forgotten when a pause sets
-    it back."""
-    weighs_chunks: bool = False
-    """Without its known defect: a later chunk of a prompt is let in though there is no room for it."""
+    mended: tuple[str, ...] = ()
+    """Known defects that it does not have."""
 
 
 class _Off:
@@ -156,6 +165,7 @@ class _Placed:
 
     chunked_req: Any
     abort_request: Any
+    waiting_queue: list[Any]
     _pending_chunked_abort_req: Any
     scheduler_stage_metrics = _OFF
     enable_fpm = _war_barrier_enabled = False
@@ -237,12 +247,17 @@ class _Placed:
 
     def get_prefill_adder_class(self) -> Any:
         chosen: Any = super().get_prefill_adder_class()  # type: ignore[misc]
-        return _weighing(chosen) if self._place.settings.weighs_chunks else chosen
+        return _weighing(chosen) if UNWEIGHED in self._place.settings.mended else chosen
 
     def process_pending_chunked_abort(self) -> None:
+        mended, left = self._place.settings.mended, list[Any]()
         request = self._pending_chunked_abort_req
-        if self._place.settings.keeps_aborts and request not in (None, self.chunked_req) and not request.finished():
+        if FORGOTTEN in mended and request not in (None, self.chunked_req) and not request.finished():
             self._pending_chunked_abort_req = None
+            left.append(request)
+        if AGAIN in mended:
+            left += [waits for waits in self.waiting_queue if waits.to_finish is not None]
+        for request in left:
             self.abort_request(imported("sglang.srt.managers.io_struct").AbortReq(rid=request.rid))
         super().process_pending_chunked_abort()  # type: ignore[misc]
 

@@ -29,15 +29,8 @@ from ...simulation.protocol import (
 from .engine import Cache, imported, load
 from .loop import EventLoop, LaunchedPart, LaunchedStep
 from .releases import numbers
-from .scheduler import ServerSettings
+from .scheduler import DEFECTS, PINNED, PREFIX, ServerSettings
 
-DEFECTS = PREFIX, FORGOTTEN, PINNED, UNWEIGHED = (
-    *("abort-takes-longer-names", "abort-forgotten-by-a-pause", "hit-pins-the-window", "chunk-not-weighed"),
-)
-"""Known defects. The first: a cancel ends every request whose name begins with that name. The second: a request that is
-cancelled in the midst of its prompt is served all the same, if a pause for new weights sets it back before its next
-step. The third: a hit keeps so much of the window's pool that its own request is never admitted. The fourth: a later
-chunk of a prompt is let in though there is no room for it, and the server ends."""
 SINCE = "0.5.22"
 BAD_REQUEST = 400
 STATES = 4
@@ -94,8 +87,7 @@ class SglangSimulated:
             policy=str(options["policy"]),
             priority=bool(options["priority"]),
             conservative=int(options["tenths kept"]) / 10,
-            keeps_aborts=FORGOTTEN in self._mended,
-            weighs_chunks=UNWEIGHED in self._mended,
+            mended=self._mended,
         )
         self.depth = 2 if overlap else 1
         self._priorities = settings.priority
