@@ -119,7 +119,8 @@ class LockstepRun(Run):
             return self._step_starved(operation)
         model, last = self.model, self._ours
         misused = self.misused = type(operation) in CHECKED and misuse(model, operation)
-        self._outside_before = tuple(model.state.outside) if self.contract is not None else ()
+        if self.contract is not None:
+            self._outside_before = tuple(model.state.outside)
         expected = model.apply(operation)
         self.outcomes.append(expected)
         told = type(operation) is not Landed or is_told(self.target, operation)
@@ -156,7 +157,9 @@ class LockstepRun(Run):
         if finding is not None:
             self.found = finding if misused else self._with_others(finding, operation, actual, before, theirs)
             return self.found
-        return None if misused else self._judged(operation, actual, before, theirs)
+        if misused or (self.shadow is None and self.contract is None):
+            return None
+        return self._judged(operation, actual, before, theirs)
 
     def _judged(
         self, operation: Operation, actual: Outcome, before: Snapshot | None, theirs: Snapshot | None
