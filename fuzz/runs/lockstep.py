@@ -69,6 +69,8 @@ class LockstepRun(Run):
     """What the model showed last: while the target is asked, that is after the operation it is asked for."""
     full_look_every: int
     """As in `Judging`; whoever watches the run may set it to another number."""
+    _outside_before: Sequence[int] = ()
+    """Blocks that outside holders held before the operation, if the contract judges."""
 
     @property
     def scene(self) -> Model:
