@@ -91,11 +91,12 @@ def test_findings_are_kept_by_cause_and_the_store_goes_on(engines_soon_told_apar
     assert main([*words, "--operations", "5000"]) == 1
     database = Database(store, write=False)
     assert problems(database) == []
-    rows = database.rows("SELECT target, times, state FROM findings")
+    rows = database.rows("SELECT target, state FROM findings")
+    (times,) = database.one("SELECT sum(times) FROM findings")
     (tasks,) = database.one("SELECT count(*) FROM tasks WHERE kind = 'fuzz'")
     database.close()
-    assert {(target, state) for target, _, state in rows} == {(wrong, "there")}
-    assert sum(times for _, times, _ in rows) > len(rows)
+    assert {(target, state) for target, state in rows} == {(wrong, "there")}
+    assert int(str(times)) > len(rows)
     assert tasks == 5
     file = min(out.rglob("*.json"))
     assert main(["replay", str(file), "--target", wrong]) == 1
