@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.adapters import families
+from blockproof.fuzz.adapters.sglang.scheduler import DEFECTS
 from blockproof.fuzz.cli.main import main
 
 from .released import place_of
 
 NAME = families()["sglang"].example
+INPUTS = Path(__file__).with_name("inputs")
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,15 @@ def test_its_defects_are_found_and_put_down_to_their_causes(tmp_path, capsys):
     assert "not observed" not in said
     assert "\nnew: " not in said
     assert ": fate, step " in said.split("\nabort-takes-longer-names (")[1].partition("\n")[0]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("file", sorted(INPUTS.glob("sglang-*.json")), ids=lambda file: file.stem)
+def test_a_story_bears_the_name_of_the_cause_without_which_nothing_is_found(capsys, file):
+    (name,) = (one for one in DEFECTS if f"sglang-{one}" == file.stem)
+    assert main(["replay", str(file), "--target", NAME]) == 1
+    assert f"\n{name} (1 engine): " in capsys.readouterr().out
 
 
 @pytest.mark.slow
