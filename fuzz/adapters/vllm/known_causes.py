@@ -233,7 +233,7 @@ KNOWN: Mapping[str, KnownCause] = {
         (PROGRESS,),
         lambda story, setup: not setup.connector and _gives_up(setup),
         fixed="0.20",
-        setup=_set_up(max_num_seqs=1),
+        engine=remedies.admit_without_room_for_all,
     ),
     "hit-taken-for-external": KnownCause(
         READS,

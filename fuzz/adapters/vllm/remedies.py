@@ -214,6 +214,11 @@ def look_up_whole_blocks(engine: Any) -> None:
             manager._cache_partial_tail_block = lambda *given, **named: None
 
 
+def admit_without_room_for_all(engine: Any) -> None:
+    """A request begins where its first step has room: no room is asked for all its tokens."""
+    engine.scheduler.scheduler_reserve_full_isl = False
+
+
 def load_beside_no_drafts(engine: Any) -> None:
     """A load may begin where the request itself fits, without room for a step of drafts besides."""
     engine.scheduler._spec_decode_step_blocks = 0

@@ -152,46 +152,32 @@ def test_a_load_that_waits_for_room_for_drafts_beside_it_is_named_by_experiment(
 INPUTS = Path(__file__).parent / "inputs"
 
 
-@pytest.mark.slow
-def test_a_hit_that_does_not_fit_is_named_by_experiment() -> None:
-    """The pool just holds the request; with a hit that ends within a block it does not hold it and the copies."""
-    if environments.find(RELEASE) is None:
-        pytest.skip(f"blockproof targets install {RELEASE}")
-    task = StoryTask(replay=read_story(INPUTS / "hit-too-large-for-the-pool.json").story, shrink_seconds=0.0)
-    found = simulate(RELEASE, task, None, lambda text: None).found
-    assert [(one["known"], one["judge"]) for one in found] == [("hit-too-large-for-the-pool", PROGRESS)]
-
-
-BY_EXPERIMENT = {
-    "no-fine-lookup-in-windows": ("lookup-asserts", FATE),
-    "copied-state-counted-twice": ("vllm-project/vllm#46384", PROGRESS),
-    "state-behind-a-gap": ("vllm-project/vllm#55450", CHECKS),
-    "hit-between-chunks": ("chunk-astride-block", MEMORY),
-    "chunk-without-room": ("chunk-astride-block", MEMORY),  # nor has its pool room for a chunk
-    "lone-request-copies-its-state": ("vllm-project/vllm#46384", PROGRESS),
-    "two-known-causes": ("adapter-loaded-anew", CHECKS),  # vllm-project/vllm#46384 shows behind it
-}
-"""By file in `inputs`: cause and judge on 0.26.0."""
+BY_EXPERIMENT = (
+    (RELEASE, "hit-too-large-for-the-pool", "hit-too-large-for-the-pool", PROGRESS),
+    ("vllm==0.26.0", "no-fine-lookup-in-windows", "lookup-asserts", FATE),
+    ("vllm==0.26.0", "copied-state-counted-twice", "vllm-project/vllm#46384", PROGRESS),
+    ("vllm==0.26.0", "state-behind-a-gap", "vllm-project/vllm#55450", CHECKS),
+    ("vllm==0.26.0", "hit-between-chunks", "chunk-astride-block", MEMORY),
+    ("vllm==0.26.0", "chunk-without-room", "chunk-astride-block", MEMORY),  # nor has its pool room for a chunk
+    ("vllm==0.26.0", "lone-request-copies-its-state", "vllm-project/vllm#46384", PROGRESS),
+    # vllm-project/vllm#46384 shows behind it:
+    ("vllm==0.26.0", "two-known-causes", "adapter-loaded-anew", CHECKS),
+    # Without giving up any blocks the contract would object:
+    ("vllm==0.23.0", "window-cut-in-flight", "window-cut-too-early", MEMORY),
+    ("vllm==0.19.1", "lone-request-not-admitted", "admission-deadlock", PROGRESS),
+    ("vllm==0.19.1", "window-missing-in-hit", "window-missing-in-hit", MEMORY),
+)
+"""On which release, by file in `inputs`: cause and judge."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("file", "named"), BY_EXPERIMENT.items())
-def test_what_a_run_on_0_26_found_is_named_by_experiment(file: str, named: tuple[str, str]) -> None:
-    if environments.find("vllm==0.26.0") is None:
-        pytest.skip("blockproof targets install vllm==0.26.0")
+@pytest.mark.parametrize(("release", "file", "known", "judge"), BY_EXPERIMENT)
+def test_what_a_run_found_is_named_by_experiment(release: str, file: str, known: str, judge: str) -> None:
+    if environments.find(release) is None:
+        pytest.skip(f"blockproof targets install {release}")
     task = StoryTask(replay=read_story(INPUTS / f"{file}.json").story, shrink_seconds=0.0)
-    found = simulate("vllm==0.26.0", task, None, lambda text: None).found
-    assert [(one["known"], one["judge"]) for one in found] == [named]
-
-
-@pytest.mark.slow
-def test_a_window_that_is_cut_for_drafts_in_flight_is_named_by_experiment() -> None:
-    """The experiment gives up blocks by known tokens; without giving any up, the contract would object."""
-    if environments.find("vllm==0.23.0") is None:
-        pytest.skip("blockproof targets install vllm==0.23.0")
-    task = StoryTask(replay=read_story(INPUTS / "window-cut-in-flight.json").story, shrink_seconds=0.0)
-    found = simulate("vllm==0.23.0", task, None, lambda text: None).found
-    assert [(one["known"], one["judge"]) for one in found] == [("window-cut-too-early", MEMORY)]
+    found = simulate(release, task, None, lambda text: None).found
+    assert [(one["known"], one["judge"]) for one in found] == [(known, judge)]
 
 
 SILENT = (
