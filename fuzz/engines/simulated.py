@@ -111,6 +111,7 @@ class SimulatedFamily:
         """`tells`: runs are told call by call. ValueError for an engine that declares what cannot be meant, and for a
         fault of no known name."""
         self.engine, self.facts, self._tells = engine, facts_of(engine), tells
+        self._as_it_is = engine
         if hasattr(engine, "contract_maker"):
             engine.contract_maker = Contract
         if fault and fault not in PLANTED:
@@ -145,6 +146,14 @@ class SimulatedFamily:
     def run_of(self, story: SimulatedStory, fault: str = "") -> Guarded:
         """The run of a story, ready to go."""
         return Guarded(PLANTED[fault](self.engine) if fault else self.engine, story, tells=self._tells)
+
+    def shows_anything(self, story: SimulatedStory, fault: str, steps: int) -> bool:
+        """True if the engine as it is shows anything in a story of which its stand-in shows something (`go_on_behind`).
+
+        Where it does not, the stand-in was made wrong."""
+        if self.engine is self._as_it_is:
+            return True
+        return bool(Guarded(PLANTED[fault](self._as_it_is) if fault else self._as_it_is, story).run(steps))
 
     def suspects(self, judge: str, rule: str, what: str, story: SimulatedStory) -> Iterator[Suspect]:
         """The defects that the engine's author knows (`remedies`): each with an engine that lacks it; where its author

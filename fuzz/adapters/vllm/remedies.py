@@ -208,8 +208,11 @@ def give_up_states_behind_gaps(engine: Any) -> None:
 
 def look_up_whole_blocks(engine: Any) -> None:
     """No hit ends within a block, and nothing is registered for one that would."""
-    engine.scheduler.kv_cache_manager.coordinator.enable_partial_hash_hits = False
+    coordinator = engine.scheduler.kv_cache_manager.coordinator
+    coordinator.enable_partial_hash_hits = False
     for manager in _managers(engine):
+        if hasattr(manager, "cache_hit_alignment_tokens"):  # where hits may end: so it knows what is worth keeping
+            manager.cache_hit_alignment_tokens = coordinator._cache_hit_alignment_tokens
         if hasattr(manager, "_cache_partial_tail_block"):
             manager._cache_partial_tail_block = lambda *given, **named: None
 
