@@ -55,7 +55,7 @@ def test_the_engine_without_the_known_defects_passes(monkeypatch):
 def test_a_block_that_is_shared_and_freed_is_noticed(monkeypatch, tmp_path):
     monkeypatch.setenv(VARIABLE, "mended")
     (tmp_path / "shared_and_freed.py").write_text(FAULT)
-    outcome = run(f"{SPEC}+{tmp_path}/shared_and_freed.py", seed=3, steps=4000, attention=("full",))
+    outcome = run(f"{SPEC}+{tmp_path}/shared_and_freed.py", seed=3, steps=4000, attention=("full",), goes_on=False)
     assert {(one["judge"], one["known"]) for one in outcome.found} <= {("memory", ""), ("fate", ""), ("capacity", "")}
     assert outcome.found
 
