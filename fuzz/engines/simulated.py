@@ -32,6 +32,9 @@ PLANTED: Mapping[str, Any] = {**FAULTS, "loses-keys": LosesKeys}
 """By name, what plants a mistake into an engine; the last one into one with a lower tier."""
 SEEN = {**SEEN_BY, "loses-keys": TIER}
 """Which judge must notice."""
+NOT_ITS_OWN = "findings of the engine without its known defects, of which it shows nothing itself"
+NOT_BUILT_AGAIN = "stories for which the engine without its known defects cannot be built, and it itself can"
+"""Of both, whoever wrote how an engine without a known defect is made has made a mistake."""
 STORY_SECONDS = 60
 """A story that takes longer hangs: nearly all end within a fraction of a second."""
 
@@ -155,6 +158,16 @@ class SimulatedFamily:
             return True
         return bool(Guarded(PLANTED[fault](self._as_it_is) if fault else self._as_it_is, story).run(steps))
 
+    def builds(self, story: SimulatedStory) -> bool:
+        """True if there is a stand-in, and the engine as it is can be built for a story for which it cannot."""
+        if self.engine is self._as_it_is:
+            return False
+        try:
+            Guarded(self._as_it_is, story)
+        except Exception:
+            return False
+        return True
+
     def suspects(self, judge: str, rule: str, what: str, story: SimulatedStory) -> Iterator[Suspect]:
         """The defects that the engine's author knows (`remedies`): each with an engine that lacks it; where its author
         says which of them may lead to such a finding (`suspects`), only those."""
@@ -199,6 +212,9 @@ class SimulatedFamily:
             unseen.append(f"{CAPACITY}, but that it says it is idle")
         if "tiers" in self.facts.methods and not reached.get("tier blocks asked for", 0):
             unseen.append(TIER)
+        for what in (NOT_ITS_OWN, NOT_BUILT_AGAIN):
+            if many := reached.get(what, 0):
+                unseen.append(f"{many} {what}")
         if getattr(self.engine, "samples", False):
             floors["requests served alone to compare"] = 20
         return {"floors": floors, "not_observed": unseen}

@@ -22,7 +22,7 @@ from ..simulation.judges import CHECKS, FATE
 from ..simulation.protocol import PoolTooSmallError
 from ..targets.base import TargetUnavailableError
 from ..traces.reducer import Reducer, SearchLimits
-from .simulated import opened
+from .simulated import NOT_BUILT_AGAIN, NOT_ITS_OWN, opened
 
 MOST_STEPS = 3000
 """Of one story; nearly all end long before."""
@@ -31,8 +31,6 @@ SHRUNK_OF_A_KIND = 2
 FUTILE = 1000
 """A run ends behind so many stories if none of them has made a step."""
 PROGRESS_S = 20.0
-NOT_ITS_OWN = "findings of the engine without its known defects, of which it shows nothing itself"
-"""Whoever wrote how an engine without a known defect is made has made a mistake."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +159,8 @@ class Stories:
             run = self.family.run_of(story, self.task.fault)
         except Exception as error:
             told.not_built[f"{type(error).__name__}: {str(error)[:120]}"] += 1
+            if not isinstance(error, PoolTooSmallError) and self.family.builds(story):
+                told.reached[NOT_BUILT_AGAIN] += 1
             return ()
         found: Sequence[StoryFinding] = run.run(MOST_STEPS)
         if self.task.shows:

@@ -209,6 +209,8 @@ def give_up_states_behind_gaps(engine: Any) -> None:
 def look_up_whole_blocks(engine: Any) -> None:
     """No hit ends within a block, and nothing is registered for one that would."""
     coordinator = engine.scheduler.kv_cache_manager.coordinator
+    if not coordinator.enable_partial_hash_hits:
+        return
     coordinator.enable_partial_hash_hits = False
     for manager in _managers(engine):
         if hasattr(manager, "cache_hit_alignment_tokens"):  # where hits may end: so it knows what is worth keeping

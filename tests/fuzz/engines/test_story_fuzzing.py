@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines import story_fuzzing
-from blockproof.fuzz.engines.simulated import PLANTED, SimulatedFamily
-from blockproof.fuzz.engines.stories import NOT_ITS_OWN, SHRUNK_OF_A_KIND, Stories, StoryTask
+from blockproof.fuzz.engines.simulated import NOT_BUILT_AGAIN, NOT_ITS_OWN, PLANTED, SimulatedFamily
+from blockproof.fuzz.engines.stories import SHRUNK_OF_A_KIND, Stories, StoryTask
 from blockproof.fuzz.engines.story_fuzzing import (
     FLOORS_FROM,
     StoryOutcome,
@@ -62,6 +62,8 @@ class Family:
     def __init__(self, known: str = "", without: int = 7) -> None:
         """`known`: a cause that is suspected always; the experiment leaves out the number `without`."""
         self.known, self.left_out, self.built = known, without, 0
+        self.breaks = False
+        """What it cannot build the engine itself can."""
         self.imagined: set[int] = set()
         """The engine itself shows nothing in stories with one of these."""
 
@@ -88,6 +90,9 @@ class Family:
 
     def go_on_behind(self, known: str) -> None:
         """Nothing is left out."""
+
+    def builds(self, story: Numbers) -> bool:
+        return self.breaks
 
     def shows_anything(self, story: Numbers, fault: str, steps: int) -> bool:
         return not self.imagined & {*story.numbers}
@@ -130,10 +135,22 @@ def test_a_finding_that_the_engine_itself_does_not_show_is_counted_and_not_told(
     assert (found, told.reached[NOT_ITS_OWN]) == ([], 2)
 
 
+@pytest.mark.parametrize("breaks", [False, True])
+def test_what_cannot_be_built_without_known_defects_alone_is_told(breaks: bool) -> None:
+    family = Family()
+    family.breaks = breaks
+    told, _ = told_by(StoryTask(first=12, steps=3), family)  # the first two stories have a 13
+    assert told.reached[NOT_BUILT_AGAIN] == 2 * breaks
+    more = SimulatedFamily(OneAtATime()).told({NOT_BUILT_AGAIN: 2})
+    assert f"2 {NOT_BUILT_AGAIN}" in more["not_observed"]  # type: ignore[operator]
+
+
 def test_an_engine_without_a_known_defect_is_compared_with_the_engine_itself() -> None:
     family = SimulatedFamily(OneAtATime())
     assert family.shows_anything(STORY_OF_SIX, "", 500)  # nothing stands in for it yet
+    assert not family.builds(STORY_OF_SIX)
     family.engine = PLANTED["forgets"](OneAtATime())
+    assert family.builds(STORY_OF_SIX)
     assert family.run_of(STORY_OF_SIX).run(500)
     assert not family.shows_anything(STORY_OF_SIX, "", 500)
     assert family.shows_anything(STORY_OF_SIX, "forgets", 500)
