@@ -212,9 +212,9 @@ class SimulatedFamily:
             unseen.append(f"{CAPACITY}, but that it says it is idle")
         if "tiers" in self.facts.methods and not reached.get("tier blocks asked for", 0):
             unseen.append(TIER)
-        for what in (NOT_ITS_OWN, NOT_BUILT_AGAIN):
-            if many := reached.get(what, 0):
-                unseen.append(f"{many} {what}")
+        unseen += [
+            f"{many} {what}" for what, many in reached.items() if what.startswith((NOT_ITS_OWN, NOT_BUILT_AGAIN))
+        ]
         if getattr(self.engine, "samples", False):
             floors["requests served alone to compare"] = 20
         return {"floors": floors, "not_observed": unseen}

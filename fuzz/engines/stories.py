@@ -203,7 +203,7 @@ class Stories:
             self.told.counted[names[0]] += 1
             return
         if not self.family.shows_anything(story, self.task.fault, MOST_STEPS):
-            self.told.reached[NOT_ITS_OWN] += 1
+            self.told.reached[f"{NOT_ITS_OWN}: {finding.judge}: {finding.rule}"] += 1
             return
         limits = SearchLimits(seconds=self.task.shrink_seconds)
         reducer = _StoryReducer(self.family, story, finding, self.task.fault, limits)
