@@ -26,7 +26,7 @@ from ...simulation.protocol import (
 )
 from .binding import Built, load
 from .remedies import fixes
-from .shown import LaunchedStep, moves_of, parts_of
+from .shown import IssuedStep, moves_of, parts_of
 
 
 class _NotThereError(Exception):
@@ -83,8 +83,8 @@ class TransformersEngine:
         self._names: dict[str, str] = {}
         self._forks: dict[str, str] = {}
         self._unborn: dict[str, Any] = {}
-        self._flight: deque[LaunchedStep] = deque()
-        self._before: LaunchedStep | None = None
+        self._flight: deque[IssuedStep] = deque()
+        self._before: IssuedStep | None = None
         self._moves = moves_of(self._built)
         self._wait_for_results()
 
@@ -163,7 +163,7 @@ class TransformersEngine:
         told = [*self._delivered(), *self._orphans()]
         if not prepared:
             return ScheduledBatch(delivered=tuple(told)) if told else None
-        step = LaunchedStep(io, [one.state.request_id for one in io.requests_in_batch if one.has_new_token])
+        step = IssuedStep(io, [one.state.request_id for one in io.requests_in_batch if one.has_new_token])
         parts = parts_of(self._built, step, self._before, self._called)
         if not parts:
             raise RuntimeError("the model is given a step of no tokens, which none takes unless it is padded")

@@ -111,7 +111,7 @@ class StepIndices:
 
 
 @dataclass
-class LaunchedStep:
+class IssuedStep:
     """A step that was launched."""
 
     io: Any
@@ -123,7 +123,7 @@ class LaunchedStep:
 
 
 def parts_of(
-    built: Built, step: LaunchedStep, before: LaunchedStep | None, called: Callable[[str], str]
+    built: Built, step: IssuedStep, before: IssuedStep | None, called: Callable[[str], str]
 ) -> tuple[Scheduled, ...]:
     """What the kernels would get for each request of the step. `before`: the one launched before it, of which it may
     take tokens on the device; `called`: the client's name of a request."""
@@ -144,7 +144,7 @@ def parts_of(
     return tuple(parts)
 
 
-def _given(token: int, carried: int, name: str, before: LaunchedStep | None) -> int:
+def _given(token: int, carried: int, name: str, before: IssuedStep | None) -> int:
     """What the worker would be given at a place: the token itself, or what the step before has sampled there."""
     if carried < 0:
         return token if token >= 0 else _STARTED
