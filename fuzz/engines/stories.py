@@ -100,6 +100,8 @@ class _StoryReducer(Reducer[Any, StoryFinding]):
     def __init__(self, family: Any, story: Any, finding: StoryFinding, fault: str, limits: SearchLimits) -> None:
         super().__init__(story, finding, limits)
         self._family, self._fault = family, fault
+        self._is_its_own = family.shows_anything(story, fault, MOST_STEPS)
+        """So must be each smaller one; else a smaller one may be."""
 
     def search(self) -> None:
         """Until no proposal shows it."""
@@ -113,7 +115,9 @@ class _StoryReducer(Reducer[Any, StoryFinding]):
             return None
         found = run.run(MOST_STEPS)
         again = [one for one in found if one.kind == self.finding.kind]
-        if not again or not self._family.shows_anything(candidate, self._fault, MOST_STEPS):
+        if not again:
+            return None
+        if self._is_its_own and not self._family.shows_anything(candidate, self._fault, MOST_STEPS):
             return None
         return candidate, again[0]
 
@@ -202,13 +206,13 @@ class Stories:
         if len(names) >= SHRUNK_OF_A_KIND:
             self.told.counted[names[0]] += 1
             return
-        if not self.family.shows_anything(story, self.task.fault, MOST_STEPS):
-            self.told.reached[f"{NOT_ITS_OWN}: {finding.judge}: {finding.rule}"] += 1
-            return
         limits = SearchLimits(seconds=self.task.shrink_seconds)
         reducer = _StoryReducer(self.family, story, finding, self.task.fault, limits)
         reduced = reducer.run()
         smallest, shown = reducer.best, reduced.finding
+        if not self.family.shows_anything(smallest, self.task.fault, MOST_STEPS):
+            self.told.reached[f"{NOT_ITS_OWN}: {finding.judge}: {finding.rule}"] += 1
+            return
         known = self._cause(shown, smallest)
         name = known or f"new: {shown.judge}: {shown.rule}"
         names.append(name)
