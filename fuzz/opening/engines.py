@@ -22,9 +22,9 @@ def open_engine_here(spec: str) -> Engine:
             return made
         case Program():
             return ProgramEngine(named)
-        case ReleaseName(_, family) if family.open_engine is not None:
+        case ReleaseName(_, family, pair=pair) if (make := family.pairs.get(pair, family.open_engine)) is not None:
             try:
-                return cast(Engine, family.open_engine())
+                return cast(Engine, make())
             except Exception as error:  # importing an engine can fail in any way
                 raise TargetUnavailableError(f"{spec} cannot be imported: {in_one_line(error)}") from error
     raise ValueError(f"{spec} is no engine to be simulated; write {FORMS}")
@@ -34,14 +34,16 @@ def is_engine(target: str, said: bool = False) -> bool:
     """True if what is named is to be simulated: where that is said (`--engine`), and of a release that has no core to
     test alone. ValueError for a name of no known form."""
     named = parsed(target)
-    return said or (isinstance(named, ReleaseName) and named.family.open_target is None)
+    return said or (isinstance(named, ReleaseName) and (bool(named.pair) or named.family.open_target is None))
 
 
 def engine_spec(target: str) -> str:
     """What a process in the target's own environment opens. ValueError for a name of no known form."""
     named = parsed(target)
-    return named.family.name if isinstance(named, ReleaseName) else target
+    if not isinstance(named, ReleaseName):
+        return target
+    return f"{named.family.name}/{named.pair}" if named.pair else named.family.name
 
 
-FORMS = "path/file.py:make_engine, package.module:make_engine, program:COMMAND, or a release that has one"
+FORMS = "path/file.py:make_engine, package.module:make_engine, program:COMMAND, or a release or RELEASE/PAIR"
 """The names of engines, for messages."""

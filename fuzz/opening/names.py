@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from ..adapters import families, family_of, forms
 from ..findings.words import did_you_mean
-from ..targets.family import Family, unpatched
+from ..targets.family import Family, pair_in, unpatched
 from .patches import Patch, patch_of
 
 FAULT, PROGRAM = "fault:", "program:"
@@ -44,10 +44,12 @@ class ReleaseName:
     """Empty for the one that is here, or the only one that is installed."""
     patch: Patch | None = None
     """What is put over it."""
+    pair: str = ""
+    """Two of its engines with this between them; empty for one alone."""
 
     @property
     def release(self) -> str:
-        """Its name without the patch."""
+        """Its name without the patch and the pair."""
         return unpatched(self.spec)
 
 
@@ -107,7 +109,10 @@ def parsed(spec: str) -> TargetName:
     if family is not None:
         release = unpatched(spec)
         version = "" if release == family.name else family.version_in(release)
-        return ReleaseName(spec, family, version, patch_of(spec))
+        if (pair := pair_in(spec)) and pair not in family.pairs:
+            known = ", ".join(f"{release}/{name}" for name in family.pairs)
+            raise ValueError(f"{spec}: there is no pair {pair!r}; " + (f"write {known}" if known else "it has none"))
+        return ReleaseName(spec, family, version, patch_of(spec), pair)
     if spec.endswith(".py"):
         raise ValueError(f"{spec}: name the function that makes the target, too, as in {spec}:make_target")
     close = did_you_mean(spec.partition("==")[0], (*CORES, *families()))
@@ -184,7 +189,7 @@ def seen_from(spec: str, folder: Path) -> str:
         there = folder / first
         return PROGRAM + shlex.join([str(there.resolve()), *rest]) if os.sep in first and there.is_file() else spec
     if isinstance(named, ReleaseName) and named.patch is not None:
-        return f"{named.release}+{named.patch.seen_from(folder)}"
+        return f"{spec.partition('+')[0]}+{named.patch.seen_from(folder)}"
     if not isinstance(named, OwnCode):
         return spec
     if named.file is not None:

@@ -71,11 +71,10 @@ def open_here(spec: str) -> Target:
 
 def _opened_here(named: TargetName) -> Target:
     match named:
-        case ReleaseName(_, family):
-            if family.open_target is None:
-                raise TargetUnavailableError(
-                    f"{family.name} is only simulated; write blockproof simulate --target {family.example}"
-                )
+        case ReleaseName(spec, family, pair=pair):
+            if family.open_target is None or pair:
+                what, example = (spec, spec) if pair else (family.name, family.example)
+                raise TargetUnavailableError(f"{what} is only simulated; write blockproof simulate --target {example}")
             return _declared(_imported(family, family.open_target))
         case OurCore(spec):
             return _ours(lambda: open_impl(spec))

@@ -22,8 +22,13 @@ _VERSION = r"\d+(?:\.\d+)+(?:(?:a|b|rc|\.post|\.dev)\d+)?"
 
 
 def unpatched(spec: str) -> str:
-    """A release's name without the patch that it may have; other names are no use here."""
-    return spec.partition("+")[0]
+    """A release's name without the patch and the pair that it may have; other names are no use here."""
+    return spec.partition("+")[0].partition("/")[0]
+
+
+def pair_in(spec: str) -> str:
+    """Of which pair of engines a release's name speaks, as in `vllm==0.33.0/nixl`; empty for none."""
+    return spec.partition("+")[0].partition("/")[2]
 
 
 def patch_in(spec: str) -> str:
@@ -107,6 +112,8 @@ class Family:
     """The same for a calculator; None if the family has no configuration arithmetic to test."""
     open_engine: Callable[[], Any] | None = None
     """Makes an engine to be simulated (`simulation.protocol.Engine`) in this interpreter; None if it has none."""
+    pairs: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    """By name, makes two engines as a pair (`simulation.pair`), also to be simulated."""
     package: str = ""
     """Name of the distribution on the package index; `name` if empty."""
     module: str = ""

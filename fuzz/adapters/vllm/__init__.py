@@ -29,6 +29,12 @@ def _open_engine() -> object:
     return VllmSimulated()
 
 
+def _open_nixl_pair() -> object:
+    from .nixl_pair import NixlPair
+
+    return NixlPair()
+
+
 def _known() -> Known:
     from .configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
     from .deviations import DEVIATIONS, ELSEWHERE, policy_of
@@ -54,6 +60,7 @@ FAMILY = Family(
     open_target=_open_target,
     open_calculator=_open_calculator,
     open_engine=_open_engine,
+    pairs={"nixl": _open_nixl_pair},
     requirements=(files(__package__) / "requirements.txt").read_text(),
     releases=KNOWN,
     reference=REFERENCE,

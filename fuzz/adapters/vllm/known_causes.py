@@ -293,11 +293,16 @@ def suspected(release: str, judge: str, what: str, story: SimulatedStory) -> lis
     return [
         id
         for id, known in KNOWN.items()
-        if (not known.fixed or _minor(release) < _minor(known.fixed))
+        if not is_fixed(known.fixed, release)
         and set(also) & {*known.judges}
         and re.search(known.rule, what)
         and known.fits(story, setup)
     ]
+
+
+def is_fixed(since: str, release: str) -> bool:
+    """True if a release (a version) has what is fixed since another one, empty for none."""
+    return bool(since) and _minor(release) >= _minor(since)
 
 
 def _minor(version: str) -> tuple[int, ...]:
