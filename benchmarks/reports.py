@@ -25,7 +25,16 @@ from blockproof.fuzz.simulation.run import SimulatedRun
 from simulation import EVERY, PLACES, planted
 from written import command, parser, processor, table
 
-from tests.fuzz.reports_2026 import BESIDE, CLASSES, REPORTS, REPOSITORIES, Report, named_mistakes
+from tests.fuzz.reports_2026 import (
+    BESIDE,
+    CLASSES,
+    REPORTS,
+    REPOSITORIES,
+    SHOWN,
+    SHOWN_BY,
+    Report,
+    named_mistakes,
+)
 
 Row: TypeAlias = dict[str, Any]
 SECONDS = 60.0
@@ -174,6 +183,8 @@ def page_of(rows: Mapping[str, Row], by: str, on: str) -> str:
         if missing := [one for one in REPORTS[number] if not one.mistakes]:
             lines += ["", "Not planted:", ""]
             lines += table("report | what went wrong | why not", [(_link(one.name), *one[1:4:2]) for one in missing])
+    lines += ["", "## On a release", "", f"`{SHOWN_BY}` shows these as well:", ""]
+    lines += table("report | under the name | judge", [(_link(one), *_shown(*shown)) for one, shown in SHOWN.items()])
     lines += ["", "## Mistakes", ""]
     head = "mistake | where | judge | seconds: | steps: | smallest story: | what is said"
     return "\n".join([*lines, *table(head, [_mistake(name, row) for name, row in rows.items()]), ""])
@@ -199,6 +210,10 @@ def _sums(rows: Mapping[str, Row]) -> list[str]:
 def _link(name: str) -> str:
     short, _, number = name.partition("#")
     return f"[{REPOSITORIES[short]}#{number}](https://github.com/{REPOSITORIES[short]}/issues/{number})"
+
+
+def _shown(name: str, judge: str) -> tuple[str, str]:
+    return (_link(name) if "#" in name else f"[{name}](deviations.md#{name})"), judge
 
 
 def _report(one: Report, rows: Mapping[str, Row]) -> tuple[str, ...]:

@@ -82,6 +82,11 @@ REPORTS: Mapping[int, tuple[Report, ...]] = {
                 "tier-source-not-held",
             ),
             (
+                "LMCache#4955",
+                "Preemption frees blocks that a store still reads; what is stored belongs to another request.",
+                "tier-source-not-held",
+            ),
+            (
                 "sglang#31427",
                 "Host pages are not protected until the load from them has been acknowledged.",
                 "tier-load-is-not-pinned",
@@ -132,7 +137,6 @@ REPORTS: Mapping[int, tuple[Report, ...]] = {
                 "pair-load-ends-behind-the-lease",
             ),
         ),
-        Report("LMCache#4955", "–", why=UNKNOWN),
         Report("TRT#14565", "–", why=UNKNOWN),
     ),
     2: (
@@ -198,7 +202,7 @@ REPORTS: Mapping[int, tuple[Report, ...]] = {
                 "tier-drops-keys-unstored",
             ),
         ),
-        Report("vllm#56486", "–", why=UNKNOWN),
+        Report("vllm#56486", "Something with the sliding windows of what is offloaded.", why=UNKNOWN),
         Report("vllm#53324", "–", why=FEATURE),
         Report(
             "vllm#55027",
@@ -464,6 +468,13 @@ BESIDE: Mapping[int, tuple[Report, ...]] = {
     ),
 }
 """Others of the same classes."""
+
+SHOWN: Mapping[str, tuple[str, str]] = {
+    "vllm#51113": ("states-by-scheduler", "checks"),
+    "vllm#42117": ("vllm#42043", "tokens"),
+}
+"""By report, under which name the release of `SHOWN_BY` shows it, a deviation or a report, and to which judge."""
+SHOWN_BY = "blockproof simulate --target vllm==0.26.0 --seed 7 --steps 20000 --keep-going"
 
 
 def named_mistakes() -> list[str]:

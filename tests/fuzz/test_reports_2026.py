@@ -7,7 +7,7 @@ from pathlib import Path
 
 from blockproof.fuzz.faults import FAULTS
 
-from .reports_2026 import BESIDE, CLASSES, REPORTS, REPOSITORIES, named_mistakes
+from .reports_2026 import BESIDE, CLASSES, REPORTS, REPOSITORIES, SHOWN, named_mistakes
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -26,6 +26,7 @@ def test_each_report_stands_for_a_mistake_or_says_why_not():
         assert report.name.partition("#")[0] in REPOSITORIES
         assert len(report.mechanism.split()) <= 25, report.name
     assert sum(bool(report.mistakes) for report in LISTED) >= 45
+    assert set(SHOWN) <= {report.name for report in LISTED}
 
 
 def test_each_mistake_exists_and_was_measured():
