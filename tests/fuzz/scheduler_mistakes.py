@@ -159,6 +159,28 @@ MISTAKES: Mapping[str, Mistake] = {
         "and not (self.preempted or short) and len(pieces) < self.max_requests:",
         "and not (self.preempted or short):",
     ),
+    # Counters of steps in flight, of parked requests and of hits.
+    "deferred-count-as-running": Mistake(
+        "requests that were set back are counted against those that may run, and are admitted below that only",
+        "and len(pieces) < self.max_requests:\n            sequence = next",
+        "and len(pieces) + sum(one.life > 0 for one in self.waiting) < self.max_requests:\n            sequence = next",
+    ),
+    "first-result-behind-a-preemption-is-dropped": Mistake(
+        "what the first step behind a preemption brings is taken for what was in flight before it",
+        "return Piece(sequence, sequence.life, first,",
+        "return Piece(sequence, sequence.life - (sequence.life > 0 and not first), first,",
+    ),
+    "hit-is-deducted-from-the-step": Mistake(
+        "what was found of a prompt is taken off the tokens of its piece, which has none of them",
+        "            pieces.append(self.piece(sequence, count, ()))\n            left -= count\n",
+        "            left -= max(0, count - sequence.computed)\n"
+        "            pieces.append(self.piece(sequence, count, ()))\n",
+    ),
+    "landed-survives-a-preemption": Mistake(
+        "a preempted request keeps the count of its tokens in memory",
+        _HELD,
+        "sequence.computed = sequence.pending = 0",
+    ),
     # What is delivered.
     "delivers-behind-stop": Mistake(
         "accepted drafts behind a stop token are delivered",
@@ -194,6 +216,16 @@ MISTAKES: Mapping[str, Mistake] = {
         "a fork forgets its parent's adapter",
         "child.apart, child.items = parent.apart, parent.items",
         "child.items = parent.items",
+    ),
+    "fork-takes-blocks-without-asking": Mistake(
+        "a fork takes a block though none is free",
+        "        if not computed or (computed % size and not self.pool.free):\n",
+        "        if not computed:\n",
+    ),
+    "fork-without-room-is-lost": Mistake(
+        "a fork for which there is no room waits for nobody",
+        "            self.wait(child)\n            return\n        child.computed",
+        "            if not computed:\n                self.wait(child)\n            return\n        child.computed",
     ),
     "changed-tokens-old-blocks": Mistake(
         "a request whose tokens change keeps what was computed of the old ones",

@@ -10,11 +10,17 @@ from blockproof.fuzz.opening.engines import open_engine_here
 from blockproof.fuzz.simulation.judges import TIER
 
 from .test_scheduler_engine import EXAMPLE, found_in
-from .tier_mistakes import FOUND, PINS, RIGHT, ROOM, STORED, TIERED
+from .tier_mistakes import EPOCHS, FOUND, PINS, RIGHT, ROOM, STORED, TIERED
 
 MOST = 30_000
 """Steps in which each mistake must be found."""
-SEEDS = {"tier-pins-of-who-left": 2, "tier-unpins-when-who-loads-leaves": 2}
+SEEDS = {
+    "tier-pins-of-who-left": 2,
+    "tier-unpins-when-who-loads-leaves": 2,
+    "tier-loaded-is-found-at-once": 2,
+    "tier-failed-load-stays-published": 2,
+    "tier-load-outlives-new-weights": 2,
+}
 """Where seed 1 takes long (docs/evidence/simulation.md)."""
 
 OVERTAKEN = Path(__file__).parent / "simulation" / "inputs" / "overtaken-by-loads.json"
@@ -36,6 +42,7 @@ def test_with_a_lower_tier_it_is_right():
 
 def test_each_clause_has_its_mistakes():
     assert all(len(clause) >= 4 for clause in (FOUND, RIGHT, PINS, ROOM, STORED))
+    assert len(EPOCHS) >= 3
     assert len({(mistake.old, mistake.new) for mistake in TIERED.values()}) == len(TIERED)
 
 

@@ -10,6 +10,7 @@ _STORE = (
     "        for number, key in enumerate(own):\n            if key in self.tier.found or key in self.tier.coming:\n"
 )
 _LOADED = "        self.tier.unpin(load.host)\n"
+_NEW = "        sequence.table += new\n"
 
 FOUND: Mapping[str, Mistake] = {
     "tier-loses-keys": Mistake(
@@ -30,6 +31,16 @@ FOUND: Mapping[str, Mistake] = {
     ),
     "tier-evicts-unsaid": Mistake(
         "who makes room does not say so", '            self.deeds.append(Deed("evicted", (self.free[-1],)))\n', ""
+    ),
+    "tier-gives-up-the-whole-hit": Mistake(
+        "if the last whole block is not there, nothing counts as found",
+        "            if key not in self.found:\n                break\n",
+        "            if key not in self.found:\n                places.clear()\n                break\n",
+    ),
+    "tier-loads-what-was-not-looked-for": Mistake(
+        "the first block is loaded with those that were looked for, and nobody has looked for it",
+        "            if key not in self.found:\n                break\n",
+        "            if key not in self.found and key != keys[0]:\n                break\n",
     ),
 }
 """What was stored and has not been evicted is found."""
@@ -72,6 +83,18 @@ RIGHT: Mapping[str, Mistake] = {
         "full = sequence.landed // self.pool.size\n",
         "full = min(sequence.computed // self.pool.size, len(sequence.table))\n",
     ),
+    "tier-loaded-is-found-at-once": Mistake(
+        "what is loaded is found in the prefix cache of the device before it is there",
+        _NEW,
+        _NEW + "        for number, block in enumerate(sequence.table):\n"
+        "            pool.register(block, self.key(sequence, number))\n",
+    ),
+    "tier-failed-load-stays-published": Mistake(
+        "what was to be loaded is found in the prefix cache of the device though the load has failed",
+        _LOADED,
+        _LOADED + "        for number, block in enumerate(sequence.table):\n"
+        "            self.pool.register(block, self.key(sequence, number))\n",
+    ),
 }
 """What is found is right."""
 
@@ -105,6 +128,12 @@ PINS: Mapping[str, Mistake] = {
         "        for load in self.loading.values():\n            if load.sequence is sequence:\n"
         "                self.tier.unpin(load.host)\n"
         "        if not self.is_loading(sequence) and self.every:\n            self.store(sequence)\n",
+    ),
+    "tier-pins-before-there-is-room": Mistake(
+        "what is found is pinned each time that it is found, also if there is no room to load it",
+        "        if len(places) > len(quiet):\n            return False\n        sequence.table = [pool.share",
+        "        if len(places) > len(quiet):\n            self.tier.pin(places)\n            return False\n"
+        "        sequence.table = [pool.share",
     ),
 }
 """What was pinned is given back, and no count is negative."""
@@ -176,6 +205,11 @@ STORED: Mapping[str, Mistake] = {
         '        """What it has computed is stored."""\n        self.store(sequence)\n',
         "",
     ),
+    "tier-last-block-is-not-stored": Mistake(
+        "a block that the last step has made whole is not stored",
+        "full = sequence.landed // self.pool.size\n",
+        "full = max(0, sequence.landed - 1) // self.pool.size\n",
+    ),
 }
 """The whole blocks of who leaves are stored where the options say so."""
 
@@ -235,7 +269,48 @@ REPORTS: Mapping[str, Mistake] = {
         "            for block in self.storing.pop(id).blocks:\n",
         "            for block in self.storing.pop(id).blocks[: None if well else 0]:\n",
     ),
+    "report-ends-all-of-a-request": Mistake(
+        "the first transfer of a request that ends stands for all of them",
+        "        self.heard.pop(id, None)\n",
+        "        self.heard.pop(id, None)\n"
+        "        moving = {**self.storing, **self.loading}\n"
+        "        for other, one in moving.items():\n"
+        "            if one.sequence is moving[id].sequence:\n                self.moved(other, well)\n",
+    ),
+    "report-of-one-worker-more": Mistake(
+        "a transfer is over when one worker more has said so than there are",
+        "            if len(self.heard[id]) == self.workers:\n",
+        "            if len(self.heard[id]) > self.workers:\n",
+    ),
+    "report-of-a-store-is-not-expected-by-a-load": Mistake(
+        "who is set back, and comes again while it is stored, is not expected to be loaded",
+        "        self.waiting.remove(sequence)\n        self.tier.pin(places)\n",
+        "        assert all(store.sequence is not sequence for store in self.storing.values())\n"
+        "        self.waiting.remove(sequence)\n        self.tier.pin(places)\n",
+    ),
 }
 """What becomes of the reports of transfers."""
 
-TIERED: Mapping[str, Mistake] = {**FOUND, **RIGHT, **PINS, **ROOM, **STORED, **REPORTS}
+_MOVES = '    def moves_blocks(self) -> bool:\n        """Stores read'
+EPOCHS: Mapping[str, Mistake] = {
+    "tier-new-weights-old-keys": Mistake(
+        "new weights void the prefix cache of the device, and not what the host has",
+        _MOVES,
+        "    def reweigh(self) -> None:\n        super().reweigh()\n        self.weights -= 1\n\n" + _MOVES,
+    ),
+    "tier-load-outlives-new-weights": Mistake(
+        "a load that began under the old weights counts under the new ones",
+        _MOVES,
+        "    def reweigh(self) -> None:\n        super(OffloadingScheduler, self).reweigh()\n\n" + _MOVES,
+    ),
+    "tier-store-outlives-new-weights": Mistake(
+        "with new weights the host is emptied, and a store that began before is found once it has ended",
+        _MOVES,
+        "    def reweigh(self) -> None:\n        super().reweigh()\n        if not any(self.tier.pins.values()):\n"
+        "            self.weights -= 1\n            self.tier.free += self.tier.found.values()\n"
+        '            self.tier.found.clear()\n            self.tier.deeds.append(Deed("emptied", ()))\n\n' + _MOVES,
+    ),
+}
+"""What was computed under other weights is of no use, wherever it is."""
+
+TIERED: Mapping[str, Mistake] = {**FOUND, **RIGHT, **PINS, **ROOM, **STORED, **REPORTS, **EPOCHS}
