@@ -27,7 +27,7 @@ def unpatched(spec: str) -> str:
 
 
 def pair_in(spec: str) -> str:
-    """Of which pair of engines a release's name speaks, as in `vllm==0.33.0/nixl`; empty for none."""
+    """Of which pair of engines a release's name speaks, as in `NAME==VERSION/PAIR`; empty for none."""
     return spec.partition("+")[0].partition("/")[2]
 
 

@@ -24,7 +24,7 @@ from .built_scheduler import BuiltScheduler
 from .known_causes import KNOWN
 from .nixl_agent import Agent, Handshake, HandshakeAnswer, Notification, tell_time
 from .nixl_worker import ended_by, nixl_worker
-from .pair_router import BEAT, Abort, Alive, Answer, Serve
+from .pair_router import BEAT, Abort, Alive, Serve, TokensTold
 from .scheduler_config import make, module, setup_of
 from .scheduler_real_workers import cache_tensors
 from .simulated import ENDS
@@ -198,7 +198,7 @@ class NixlHalf:
         for name in failed if self.ends_failed else ():
             if (held := self._held.get(name)) is not None:
                 self._abort(name)
-                self._port.send("router", Answer(held.id, held.attempt, (), "failed"))
+                self._port.send("router", TokensTold(held.id, held.attempt, (), "failed"))
         for output in self._outputs:
             self._reports[id(output)] = make(
                 module("v1.outputs").KVConnectorOutput,
@@ -232,7 +232,7 @@ class NixlHalf:
         if ended:
             del self._held[one.request_id]
         if ended or self._port.name == "decode":
-            told = Answer(held.id, held.attempt, tuple(held.tokens), ended, one.kv_transfer_params)
+            told = TokensTold(held.id, held.attempt, tuple(held.tokens), ended, one.kv_transfer_params)
             self._port.send("router", told)
 
     def idle(self) -> bool:

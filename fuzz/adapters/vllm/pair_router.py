@@ -36,7 +36,7 @@ class Abort:
 
 
 @dataclass(frozen=True)
-class Answer:
+class TokensTold:
     """An engine to the router: all tokens of an attempt so far, why it has ended, and where its blocks are kept."""
 
     id: str
@@ -130,7 +130,7 @@ class AttemptsRouter:
         job.attempt += 1
         self._port.send("decode", Serve(job.request, job.attempt, {}))
 
-    def _computed(self, job: _Job, message: Answer) -> None:
+    def _computed(self, job: _Job, message: TokensTold) -> None:
         """The prompt is computed; its first token is sampled again where it is answered."""
         if not message.parameters:
             self._begin(job)

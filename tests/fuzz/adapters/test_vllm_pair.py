@@ -15,7 +15,7 @@ from blockproof.fuzz.adapters.vllm.nixl_agent import (
     Handshakes,
     Notification,
 )
-from blockproof.fuzz.adapters.vllm.pair_router import PATIENCE, Abort, Alive, Answer, AttemptsRouter, Serve
+from blockproof.fuzz.adapters.vllm.pair_router import PATIENCE, Abort, Alive, AttemptsRouter, Serve, TokensTold
 from blockproof.fuzz.engines.stories import StoryTask
 from blockproof.fuzz.engines.story_fuzzing import read_story, simulate
 from blockproof.fuzz.opening.engines import engine_spec, is_engine
@@ -87,17 +87,17 @@ def begun(wire: Wire) -> None:
     """The request is computed, and is to be answered."""
     wire.router.add(REQUEST)
     assert wire.sent() == [("prefill", Serve(REQUEST, 1, {"do_remote_decode": True}))]
-    assert wire.router.receive("prefill", Answer("a", 1, (5,), "length", THERE)) == ()
+    assert wire.router.receive("prefill", TokensTold("a", 1, (5,), "length", THERE)) == ()
     assert wire.sent() == [("decode", Serve(REQUEST, 1, THERE))]
 
 
 def test_a_token_is_delivered_once_however_often_it_is_told(wire: Wire) -> None:
     begun(wire)
-    assert wire.router.receive("decode", Answer("a", 1, (5, 6))) == (Delivered("a", (5, 6)),)
-    assert wire.router.receive("decode", Answer("a", 1, (5,))) == ()
-    assert wire.router.receive("decode", Answer("a", 1, (5, 6, 7), "length")) == (Delivered("a", (7,), "length"),)
+    assert wire.router.receive("decode", TokensTold("a", 1, (5, 6))) == (Delivered("a", (5, 6)),)
+    assert wire.router.receive("decode", TokensTold("a", 1, (5,))) == ()
+    assert wire.router.receive("decode", TokensTold("a", 1, (5, 6, 7), "length")) == (Delivered("a", (7,), "length"),)
     assert wire.router.idle()
-    assert wire.router.receive("decode", Answer("a", 1, (5, 6, 7), "length")) == ()
+    assert wire.router.receive("decode", TokensTold("a", 1, (5, 6, 7), "length")) == ()
 
 
 def test_who_gives_no_sign_is_begun_anew_and_not_heard_any_more(wire: Wire) -> None:
@@ -108,7 +108,7 @@ def test_who_gives_no_sign_is_begun_anew_and_not_heard_any_more(wire: Wire) -> N
     assert wire.sent() == []
     wire.wait(1)
     assert wire.sent() == [("prefill", Serve(REQUEST, 2, {"do_remote_decode": True}))]
-    assert wire.router.receive("decode", Answer("a", 1, (5,), "length")) == ()
+    assert wire.router.receive("decode", TokensTold("a", 1, (5,), "length")) == ()
 
 
 def test_a_new_life_loses_what_the_old_one_held(wire: Wire) -> None:
@@ -121,9 +121,9 @@ def test_a_new_life_loses_what_the_old_one_held(wire: Wire) -> None:
 
 def test_a_prompt_whose_blocks_cannot_be_had_is_computed_where_it_is_answered(wire: Wire) -> None:
     begun(wire)
-    assert wire.router.receive("decode", Answer("a", 1, (), "failed")) == ()
+    assert wire.router.receive("decode", TokensTold("a", 1, (), "failed")) == ()
     assert wire.sent() == [("decode", Serve(REQUEST, 2, {}))]
-    assert wire.router.receive("decode", Answer("a", 2, (5,), "stop")) == (Delivered("a", (5,), "stop"),)
+    assert wire.router.receive("decode", TokensTold("a", 2, (5,), "stop")) == (Delivered("a", (5,), "stop"),)
 
 
 def test_who_leaves_is_aborted_where_he_is(wire: Wire) -> None:
