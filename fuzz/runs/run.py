@@ -169,7 +169,8 @@ class Run(ABC):
         self.causes, self.impossible = Counter(), Counter()
         self.found, self.in_step, self.built, self.not_built = None, False, False, ""
         self.corruption, self.noted, self._waiting = None, [], None
-        if STARVED not in self.lacks_here:
+        self._may_starve = STARVED not in self.lacks_here
+        if self._may_starve:
             self.seen[MAY_STARVE] = 1
         self.shadow: Shadow | None = None
         self.designs: frozenset[str] = frozenset()
@@ -203,7 +204,7 @@ class Run(ABC):
         self.in_step = False
         if finding is not None and finding.is_our_bug:
             return finding
-        if MAY_STARVE in self.seen:
+        if self._may_starve:
             self._see_starved(operation, self.outcomes[-1])
         if type(outcome := self.outcomes[-1]) is not Done:
             why = why_not_done(operation, outcome, self.scene)
