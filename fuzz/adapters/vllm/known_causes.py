@@ -277,6 +277,11 @@ KNOWN: Mapping[str, KnownCause] = {
         fixed="0.28",
         setup=lambda setup: replace(setup, connector="") if _has_chunks(setup) else setup,
     ),
+    "load-over-stored-block": KnownCause(
+        *(READS, lambda story, setup: setup.connector == "multi"),
+        fixed="0.33",
+        engine=remedies.wait_for_stores_of_loaded_blocks,
+    ),
     "copy-over-stored-block": KnownCause(
         *(READS, lambda story, setup: setup.connector in CHUNKS and _has_states(setup)),
         fixed="0.28",

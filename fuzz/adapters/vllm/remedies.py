@@ -269,6 +269,21 @@ def store_own_blocks_only(engine: Any) -> None:
         _wrap(manager, "_select_eager_blocks_to_store", select)
 
 
+def wait_for_stores_of_loaded_blocks(engine: Any) -> None:
+    """A store from a block has ended before another connector loads into it."""
+    for worker in engine.connected():
+        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
+        if not hasattr(half, "_current_batch_allocated_block_ids"):
+            continue
+
+        def allocated(original: Callable[..., Any], request: Any, blocks: Any, tokens: int, half: Any = half) -> Any:
+            ids = {block.block_id for row in blocks.blocks for block in row if not block.is_null}
+            half._current_batch_allocated_block_ids.update(ids)
+            return original(request, blocks, tokens)
+
+        _wrap(half, "update_state_after_alloc", allocated)
+
+
 def rest_without_requests(engine: Any) -> None:
     """A connector keeps no engine going."""
     if engine.scheduler.connector is not None:

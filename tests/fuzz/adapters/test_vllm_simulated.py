@@ -167,6 +167,7 @@ BY_EXPERIMENT = (
     (RELEASE, "block-of-another-group-stored", "block-of-another-group-stored", FATE),
     (RELEASE, "lazy-offload-never-rests", "lazy-offload-never-rests", CHECKS),
     (RELEASE, "simple-offload-asserts", "simple-offload-asserts", FATE),
+    ("vllm==0.29.0", "load-over-stored-block", "load-over-stored-block", MEMORY),
     ("vllm==0.26.0", "copy-over-stored-block", "copy-over-stored-block", MEMORY),
     ("vllm==0.26.0", "cancelled-before-it-ran", "vllm-project/vllm#49118", FATE),
     ("vllm==0.26.0", "chunks-not-offloaded", "chunks-not-offloaded", FATE),
