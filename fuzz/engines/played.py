@@ -68,6 +68,7 @@ def in_common(old: EngineFacts, new: EngineFacts) -> EngineFacts:
         tuple(mode for mode in old.mamba_modes if mode in new.mamba_modes),
         max(old.own_blocks, new.own_blocks),
         old.survives & new.survives,
+        {name: old.options_of[name] for name in old.options_of if new.options_of.get(name) == old.options_of[name]},
     )
     empty = [name for name in ("attention", "block_sizes", "mamba_modes") if not getattr(common, name)]
     empty += [f"options[{name!r}]" for name, values in options.items() if not values]

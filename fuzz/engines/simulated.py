@@ -137,13 +137,15 @@ class SimulatedFamily:
 
     def _fixed(self, options: Sequence[str]) -> dict[str, tuple[Value, ...]]:
         """The value of each of these options: one of its own, or the text as it stands."""
-        fixed: dict[str, tuple[Value, ...]] = {}
+        fixed, all_of_it = dict[str, tuple[Value, ...]](), dict(self.facts.options)
+        for given in options:
+            all_of_it |= self.facts.options_of.get(given, {})
         for given in options:
             name, equals, text = given.partition("=")
-            if not equals or name not in self.facts.options:
-                known = ", ".join(self.facts.options) or "none"
+            if not equals or name not in all_of_it:
+                known = ", ".join(all_of_it) or "none"
                 raise ValueError(f"{given!r} is no option of the engine as NAME=VALUE; it has {known}")
-            fixed[name] = (next((value for value in self.facts.options[name] if str(value) == text), text),)
+            fixed[name] = (next((value for value in all_of_it[name] if str(value) == text), text),)
         return fixed
 
     def run_of(self, story: SimulatedStory, fault: str = "") -> Guarded:

@@ -42,6 +42,9 @@ class _Transfer:
     """The round in which it ends."""
     overtaken: frozenset[Slot]
     """Slots into which a step in flight still writes."""
+    kept: dict[Slot, int] = field(default_factory=dict)
+    """What must stay where it is."""
+    is_over: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ class SimulatedDevice:
         self.states_read = self.reads = self.copied = self.hits = 0
         self._under_way: list[_Transfer] = []
         self._by_slot = [False] * len(self.rules)
+        self._changed: list[str] = []
+        """What was not kept, a line each."""
         self._written: list[Slot] = []
 
     @property
@@ -131,16 +136,33 @@ class SimulatedDevice:
         for one in [one for one in self._under_way if one.ends <= now]:
             self._under_way.remove(one)
             right = one.ends >= 0
-            self.transfer(one.told, one.overtaken, right)
+            self._end(one, right)
             (done if right else failed).append(one.told.id)
         return tuple(done), tuple(failed)
+
+    def _end(self, one: _Transfer, right: bool) -> None:
+        if one.is_over:
+            return
+        one.is_over = True
+        if other := [slot for slot, tag in one.kept.items() if tag > NOTHING and self.cells.get(slot) != tag]:
+            block = other[0][1] // self.cells.width
+            self._changed.append(f"{one.told.id}: block {block} is written over while it is stored")
+        self.transfer(one.told, one.overtaken, right)
+
+    def _await(self, ids: Sequence[str], now: int) -> None:
+        """These end at once, unless they fail."""
+        for one in self._under_way:
+            if one.told.id in ids and one.ends >= 0:
+                one.ends = now
+                self._end(one, right=True)
 
     def _begin(self, told: SlotTransfer, now: int, flying: frozenset[Slot]) -> None:
         slots = self._slots_of(told)
         delay = self._delays[self.transfers % len(self._delays)] if self._delays else 0
         self.transfers += 1
         overtaken = frozenset(slots) & flying if told.kind == "load" else frozenset()
-        self._under_way.append(_Transfer(told, now + delay if delay >= 0 else -1, overtaken))
+        kept = {slot: self.cells.get(slot) for slot in slots if told.kept and not slot[1] % self.cells.width}
+        self._under_way.append(_Transfer(told, now + delay if delay >= 0 else -1, overtaken, kept))
         if told.kind == "load":
             for slot in slots:
                 self.cells.put(slot, self.cells.junk())
@@ -184,7 +206,11 @@ class SimulatedDevice:
     # Steps.
 
     def prepare(self, batch: ScheduledBatch, now: int, flying: frozenset[Slot]) -> None:
-        """What is done before a step computes: blocks are cleared, then copied, then loaded."""
+        """What is done before a step computes: what is awaited ends, blocks are cleared, then copied, then loaded."""
+        for told in batch.transfers:
+            if told.id in batch.awaited and told.kind == "store":
+                self._begin(told, now, flying)
+        self._await(batch.awaited, now)
         for block in batch.cleared:
             for memory in self._memories:
                 self.cells.fill(memory, block, NOTHING)
@@ -200,7 +226,7 @@ class SimulatedDevice:
         """Run a step in round `now`; `flying`: what steps in flight write."""
         self._written = []
         self.prepare(batch, now, flying)
-        wrong = list(self._breaches(batch))
+        wrong, self._changed = [*self._changed, *self._breaches(batch)], []
         pieces = [piece for part in batch.parts if (piece := self._piece(part, wrong)) is not None]
         for early in (True, False):
             for piece in pieces:
@@ -211,7 +237,7 @@ class SimulatedDevice:
         tokens = {piece.part.request: piece.finish() for piece in pieces}
         drafts = {piece.part.request: self.proposed(piece.one) for piece in pieces if tokens[piece.part.request]}
         for told in batch.transfers:
-            if told.kind == "store" and not told.now:
+            if told.kind == "store" and not told.now and told.id not in batch.awaited:
                 self._begin(told, now, flying)
         results = StepResults(tokens, drafts if self.shape.drafts else {})
         return RanStep(results, tuple(wrong), frozenset(self._written))

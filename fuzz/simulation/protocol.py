@@ -64,6 +64,7 @@ DECLARED: Mapping[str, object] = {
     "offers": frozenset(),
     "lacks": frozenset(),
     "options": {},
+    "options_of": {},
     "attention": ("full",),
     "block_sizes": (1, 2, 4, 8, 16),
     "unequal_blocks": False,
@@ -81,6 +82,7 @@ DECLARED: Mapping[str, object] = {
 * `depth`: the most steps in flight: 1, 2 (one behind), or n.
 * `options`: by name the values to try, as in `{"asynchronous": (False, True)}`, the plainest first;
   `EngineShape.options` has one of each.
+* `options_of`: more options that only mean something beside one value of another, by that as in `"store=disk"`.
 * `attention`: what groups of layers it is tried with, as in `("full", "full+sliding")`; `block_sizes`: in tokens.
 * `unequal_blocks`: groups may have blocks of different sizes; `mamba_modes`: which states Mamba layers keep.
 * `own_blocks`: how many blocks of the pool no request gets, such as a null block.
@@ -222,6 +224,8 @@ class SlotTransfer:
     positions: tuple[int, ...] = ()
     """Of `request`, one for each."""
     now: bool = False
+    kept: bool = False
+    """What begins a block that is stored must stay there until the end; who goes on behind it is free to."""
 
 
 @dataclass(frozen=True)
@@ -251,6 +255,8 @@ class ScheduledBatch:
     """For the engine alone: `update` gets the batch back as it is."""
     cleared: tuple[int, ...] = ()
     """Blocks that are emptied before anything is copied."""
+    awaited: tuple[str, ...] = ()
+    """Ids of transfers that are over before all of that, stores of the batch itself among them."""
 
 
 @dataclass(frozen=True)

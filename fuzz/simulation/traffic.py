@@ -43,6 +43,7 @@ class EngineFacts:
     mamba_modes: tuple[MambaMode, ...] = ("none", "all", "align")
     own_blocks: int = 0
     survives: frozenset[str] = frozenset()
+    options_of: Mapping[str, Mapping[str, Sequence[Value]]] = field(default_factory=dict)
 
     @property
     def pools(self) -> int:
@@ -78,7 +79,8 @@ def facts_of(engine: Engine) -> EngineFacts:
     modes = tuple(declared(engine, "mamba_modes"))
     if unknown := sorted(set(modes) - set(MODES)) or ([] if modes else ["nothing"]):
         raise ValueError(f"mamba_modes has {unknown[0]!r}; it may have {', '.join(sorted(set(MODES)))}")
-    return EngineFacts(offers, methods, options, attention, sizes, depth, lacks, unequal, modes, own, survives)
+    more = dict(declared(engine, "options_of"))
+    return EngineFacts(offers, methods, options, attention, sizes, depth, lacks, unequal, modes, own, survives, more)
 
 
 def draw_simulation(draw: Draw, facts: EngineFacts) -> SimulatedStory:
@@ -147,6 +149,9 @@ def _shape(draw: Draw, facts: EngineFacts) -> EngineShape:
     caching = draw.integer(0, 9) > 0 or "uncached" in facts.lacks
     core = shape_with(groups, blocks, length, max(tokens, 2 + drafts), caching=caching)
     options = {name: draw.choose(values) for name, values in facts.options.items()}
+    for name, value in list(options.items()):
+        for other, values in facts.options_of.get(f"{name}={value}", {}).items():
+            options.setdefault(other, draw.choose(values))
     return EngineShape(core, min(draw.choose((1, 2, 3, 4, 8, 8)), core.max_num_batched_tokens), drafts, options)
 
 

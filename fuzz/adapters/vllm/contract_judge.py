@@ -43,7 +43,7 @@ class ContractJudge:
             retention_interval=getattr(built.config.cache_config, RETENTION_FIELD, shape.retention_interval),
         )
         self._hides = hidden | NOT_LOOKED_AT
-        loses = release.loses - {"states-by-scheduler"}  # here is the scheduler, and it has to
+        loses = release.loses_with(manager) - {"states-by-scheduler"}  # here is the scheduler, and it has to
         copies = keeps_states(shape) and hasattr(built.scheduler, "_free_cow_retained_blocks")
         holds = bool(built.setup.connector) or copies
         self._clients, self._holds, self._lines, self._broken = engine.clients, holds, list[str](), False
@@ -58,6 +58,10 @@ class ContractJudge:
         client = self._clients[name]
         version = "" if client.adapter is None else str(client.adapter_version)
         return Submit(name, client.prompt, client.adapter, version, client.salt, client.items)
+
+    def rest(self) -> None:
+        """Judge nothing from now on: what happens now, the contract has no word for."""
+        self._broken = True
 
     @property
     def reached(self) -> Counter[str]:

@@ -25,6 +25,16 @@ READS = (MEMORY, CHECKS)
 """Judges of what a request reads."""
 
 
+BETWEEN_ENGINES = ("nixl", "nixl-push", "mooncake", "multi")
+"""Connectors by which an engine may go on with a prompt that another one has computed."""
+
+
+CHUNKS = ("offloading", "multi")
+"""Those with, perhaps, a store of chunks."""
+SIMPLE = ("simple-offload", "multi")
+"""Those with, perhaps, a store of single blocks."""
+
+
 def _nothing(engine: Any) -> None:
     """Nothing is changed."""
 
@@ -48,6 +58,14 @@ class KnownCause(NamedTuple):
 
 def _has_states(setup: Setup) -> bool:
     return keeps_states(setup.shape)
+
+
+def _has_full(setup: Setup) -> bool:
+    return any(rule.is_full for rule in rules_for(setup.shape))
+
+
+def _has_chunks(setup: Setup) -> bool:
+    return any(group.chunk for group in setup.shape.groups)
 
 
 def _has_windows(setup: Setup) -> bool:
@@ -86,7 +104,7 @@ def _versions(story: SimulatedStory, in_place: bool) -> bool:
 def _whole_prompt(story: SimulatedStory, setup: Setup) -> bool:
     """True if a whole prompt is loaded while its request waits; its last token is then taken back."""
     whole = any(job.external >= len(job.prompt) for job in story.jobs)
-    return whole and setup.connector == LATER and _gives_up(setup)
+    return ((whole and setup.connector == LATER) or setup.connector in BETWEEN_ENGINES) and _gives_up(setup)
 
 
 def _resets_while_running(story: SimulatedStory) -> bool:
@@ -194,7 +212,7 @@ KNOWN: Mapping[str, KnownCause] = {
     ),
     "vllm-project/vllm#57104": KnownCause(
         (PROGRESS,),
-        lambda story, setup: setup.drafts > 0 and setup.connector == LATER,
+        lambda story, setup: setup.drafts > 0 and bool(setup.connector),
         engine=remedies.load_beside_no_drafts,
     ),
     "loads-block-each-other": KnownCause(
@@ -247,7 +265,49 @@ KNOWN: Mapping[str, KnownCause] = {
         fixed="0.29",
         engine=remedies.cut_every_hit,
     ),
-    "prompt-loaded-whole": KnownCause(READS, _whole_prompt, request=_not_whole),
+    "vllm-project/vllm#49118": KnownCause(
+        *((FATE,), lambda story, setup: setup.connector in CHUNKS),
+        rule="^schedule raises AssertionError",
+        fixed="0.27",
+        engine=remedies.store_nothing_of_who_never_ran,
+    ),
+    "chunks-not-offloaded": KnownCause(
+        *((FATE,), lambda story, setup: setup.connector in CHUNKS and _has_chunks(setup)),
+        rule="^add raises AssertionError",
+        fixed="0.28",
+        setup=lambda setup: replace(setup, connector="") if _has_chunks(setup) else setup,
+    ),
+    "load-over-stored-block": KnownCause(
+        *(READS, lambda story, setup: setup.connector == "multi"),
+        fixed="0.33",
+        engine=remedies.wait_for_stores_of_loaded_blocks,
+    ),
+    "copy-over-stored-block": KnownCause(
+        *(READS, lambda story, setup: setup.connector in CHUNKS and _has_states(setup)),
+        fixed="0.28",
+        engine=remedies.wait_for_stores_of_copied_blocks,
+    ),
+    "simple-offload-asserts": KnownCause(
+        (FATE,),
+        lambda story, setup: setup.connector in SIMPLE and not _has_full(setup),
+        rule="^add raises AssertionError",
+        setup=lambda setup: (
+            setup if _has_full(setup) or setup.connector not in SIMPLE else replace(setup, connector="")
+        ),
+    ),
+    "block-of-another-group-stored": KnownCause(
+        *((FATE,), lambda story, setup: setup.connector in SIMPLE and len(setup.shape.groups) > 1),
+        rule="^update raises AssertionError",
+        engine=remedies.store_own_blocks_only,
+    ),
+    "lazy-offload-never-rests": KnownCause(
+        *((CHECKS,), lambda story, setup: setup.connector in SIMPLE),
+        rule="^never at rest",
+        engine=remedies.rest_without_requests,
+    ),
+    "prompt-loaded-whole": KnownCause(
+        *((*READS, PROGRESS), _whole_prompt), request=_not_whole, engine=remedies.leave_last_token_out
+    ),
     "window-cut-too-early": KnownCause(
         READS,
         lambda story, setup: setup.asynchronous and setup.drafts > 0 and _gives_up(setup),

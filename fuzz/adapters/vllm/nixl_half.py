@@ -21,22 +21,16 @@ from ...simulation.protocol import (
     StepResults,
 )
 from .built_scheduler import BuiltScheduler
+from .connector_workers import cache_tensors
+from .connectors import MODEL_FIELDS
 from .known_causes import KNOWN
 from .nixl_agent import Agent, Handshake, HandshakeAnswer, Notification, tell_time
 from .nixl_worker import ended_by, nixl_worker
 from .pair_router import BEAT, Abort, Alive, Serve, TokensTold
 from .scheduler_config import make, module, setup_of
-from .scheduler_real_workers import cache_tensors
 from .simulated import ENDS
 from .worker_rows import WorkerRows
 
-_MODEL: Mapping[str, object] = {
-    "use_mla": False,
-    "model": "none",
-    "dtype": "float32",
-    "get_total_num_kv_heads": lambda: 1,
-}
-"""Fields of the model's configuration that the connector reads besides those of the scheduler."""
 _ROLES: Mapping[str, str] = {"prefill": "kv_producer", "decode": "kv_consumer"}
 
 
@@ -104,7 +98,7 @@ class NixlHalf:
     def _connect(self, shape: EngineShape) -> None:
         """Build the scheduler again, now with the connector."""
         config, options = vars(self.built.config), shape.options
-        vars(config["model_config"]).update(_MODEL)
+        vars(config["model_config"]).update(MODEL_FIELDS)
         config["kv_transfer_config"] = make(
             module("config").KVTransferConfig,
             kv_connector="NixlConnector",

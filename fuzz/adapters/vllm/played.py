@@ -1,6 +1,4 @@
-"""Engines whose requests come as somebody says, step by step: for cases, for comparisons of two cores, and for the
-release's own connectors.
-"""
+"""Engines whose requests come as somebody says, step by step: for cases, and for comparisons of two cores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +9,6 @@ from ...simulation.protocol import ClientRequest, EngineShape
 from ...simulation.run import SimulatedRun
 from ...simulation.story import Happening, SimulatedStory
 from .scheduler_config import Setup
-from .scheduler_real_connectors import REAL
 from .simulated import VllmSimulated
 
 
@@ -40,14 +37,13 @@ class PlayedRun:
 
     def __init__(self, setup: Setup) -> None:
         """NotImplementedError if the release has no such engine."""
-        own = setup.connector in REAL
         shape = EngineShape(
             setup.shape,
             setup.max_num_seqs,
             setup.drafts,
             {
                 "asynchronous": setup.asynchronous,
-                "connector": "" if own else setup.connector,
+                "connector": setup.connector,
                 "policy": setup.policy,
                 "drafter": "eagle" if setup.shape.eagle else "ngram",
                 "retention": setup.retention,
@@ -59,9 +55,6 @@ class PlayedRun:
         self.device = self._run.device
         self._hits: dict[str, int] = {}
         self._count_hits()
-        if own:
-            REAL[setup.connector](self)
-            self._count_hits()
         self._free_at_start, self._room = self.engine.pool.get_num_free_blocks(), self.engine.built.room
 
     @property

@@ -97,6 +97,12 @@ class Release:
         ahead = getattr(manager.block_pool, "num_hash_lookahead_tokens", 0)
         return frozenset(events | (_IDENTITIES if partial or ahead else set()))
 
+    def loses_with(self, manager: Any) -> frozenset[str]:
+        """What this release is known to do wrong with this manager: one with a connector keeps the old hashes, which
+        do not cover the token behind a block, and with Eagle gives up the block behind a hit."""
+        old = self.eagle == "lookahead" and not getattr(manager.block_pool, "num_hash_lookahead_tokens", 0)
+        return self.loses | (_LOSES_WITH_EAGLE if old else frozenset())
+
 
 _IDENTITIES = {"labels", "earliest", "num_identities", "registered", "events"}
 _LOSES = frozenset(

@@ -12,8 +12,10 @@ from typing import Any
 from ....model.arith import cdiv
 from ....model.attention import NO_STEP, Mamba, Step, Written, rule_for
 from ....model.config_json import NARROW
+from ....model.ops import NULL
 from ...kinds import STATE_SPECS
 from ...simulation.protocol import PoolTooSmallError
+from .scheduler_config import module
 
 
 def _managers(engine: Any) -> list[Any]:
@@ -209,7 +211,7 @@ def give_up_states_behind_gaps(engine: Any) -> None:
 def look_up_whole_blocks(engine: Any) -> None:
     """No hit ends within a block, and nothing is registered for one that would."""
     coordinator = engine.scheduler.kv_cache_manager.coordinator
-    if not coordinator.enable_partial_hash_hits:
+    if not getattr(coordinator, "enable_partial_hash_hits", False):
         return
     coordinator.enable_partial_hash_hits = False
     for manager in _managers(engine):
@@ -217,6 +219,84 @@ def look_up_whole_blocks(engine: Any) -> None:
             manager.cache_hit_alignment_tokens = coordinator._cache_hit_alignment_tokens
         if hasattr(manager, "_cache_partial_tail_block"):
             manager._cache_partial_tail_block = lambda *given, **named: None
+
+
+def wait_for_stores_of_copied_blocks(engine: Any) -> None:
+    """A store from a block has ended before another block is copied over it."""
+    for worker in engine.connected():
+        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
+        if not hasattr(half, "_current_batch_allocated_block_ids"):
+            continue
+
+        def build(original: Callable[..., Any], output: Any, *, half: Any = half) -> Any:
+            half._current_batch_allocated_block_ids.update(
+                copy.dst_block_id for copy in output.kv_cache_block_copies or ()
+            )
+            return original(output)
+
+        _wrap(half, "build_connector_meta", build)
+
+
+def store_nothing_of_who_never_ran(engine: Any) -> None:
+    """Of a request that was cancelled no more is stored than was computed."""
+    for worker in engine.connected():
+        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
+        if not hasattr(half, "_calc_num_offloadable_tokens"):
+            continue
+
+        def offloadable(original: Callable[..., int], status: Any, tokens: int) -> int:
+            cancelled = status.req.status.name == "FINISHED_ABORTED"
+            return original(status, min(tokens, status.req.num_computed_tokens) if cancelled else tokens)
+
+        _wrap(half, "_calc_num_offloadable_tokens", offloadable)
+
+
+def store_own_blocks_only(engine: Any) -> None:
+    """A group's blocks are stored, and none that another group has got since."""
+    group_of = module("v1.core.kv_cache_utils").get_group_id
+    for worker in engine.connected():
+        manager: Any = getattr(worker.scene.connector, "scheduler_manager", None)
+        if not hasattr(manager, "_select_eager_blocks_to_store"):
+            continue
+
+        def own(block: int, group: int) -> int:
+            label = engine.pool.blocks[block].block_hash
+            return block if label is None or group_of(label) == group else NULL
+
+        def select(original: Callable[..., Any], state: Any, tables: Any) -> Any:
+            return original(state, tuple([own(block, group) for block in ids] for group, ids in enumerate(tables)))
+
+        _wrap(manager, "_select_eager_blocks_to_store", select)
+
+
+def wait_for_stores_of_loaded_blocks(engine: Any) -> None:
+    """A store from a block has ended before another connector loads into it."""
+    for worker in engine.connected():
+        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
+        if not hasattr(half, "_current_batch_allocated_block_ids"):
+            continue
+
+        def allocated(original: Callable[..., Any], request: Any, blocks: Any, tokens: int, half: Any = half) -> Any:
+            ids = {block.block_id for row in blocks.blocks for block in row if not block.is_null}
+            half._current_batch_allocated_block_ids.update(ids)
+            return original(request, blocks, tokens)
+
+        _wrap(half, "update_state_after_alloc", allocated)
+
+
+def rest_without_requests(engine: Any) -> None:
+    """A connector keeps no engine going."""
+    if engine.scheduler.connector is not None:
+        engine.scheduler.connector.has_pending_push_work = lambda: False
+
+
+def leave_last_token_out(engine: Any) -> None:
+    """Two engines with a connector between them both leave the last token of a prompt out."""
+    for worker in engine.connected():
+        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
+        if hasattr(half, "_get_remote_prefill_token_count"):
+            worker.leaves_last = True
+            half._get_remote_prefill_token_count = lambda tokens: max(1, tokens - 1)
 
 
 def admit_without_room_for_all(engine: Any) -> None:

@@ -63,7 +63,7 @@ class Setup:
     method: str = "eagle"
     asynchronous: bool = False
     connector: str = ""
-    """Name of its connector (`loads`, or of `real_connectors.REAL`); empty for none."""
+    """Name of its connector (`loads`, or of `connectors.WORKERS`); empty for none."""
     policy: str = "fcfs"
     """In which order requests wait and are preempted: "fcfs" or "priority"."""
     adapters_in_place: bool = False

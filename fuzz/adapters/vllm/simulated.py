@@ -2,7 +2,8 @@
 
 Pretended: the worker, which keeps block tables as vLLM's does (ids are appended and never removed) and has room for
 the outputs of all encoders; the front end, which refuses prompts that leave no room for an answer and gives each
-request a name that was never used; a connector that has what comes from outside (`loads`).
+request a name that was never used; a connector that has what comes from outside (`loads`), or the worker's half of one
+of the release's own (`connectors`).
 """
 
 from collections import Counter
@@ -25,7 +26,10 @@ from ...simulation.protocol import (
     SlotCopy,
     StepResults,
 )
+from ...workload.bounds import keeps_states
 from .built_scheduler import BuiltScheduler
+from .connector_workers import ConnectorWorker, Several
+from .connectors import OPTIONS_OF, WORKERS, ConnectorLink, connect
 from .contract_judge import ContractJudge
 from .known_causes import KNOWN, KnownCause, suspected
 from .loads import LATER, NOW, connector_for
@@ -67,6 +71,7 @@ class VllmSimulated:
         "resets_running": (False, True),
         "adapters_in_place": (False, False, False, True),
     }
+    options_of = OPTIONS_OF
 
     def __init__(self, mended: tuple[str, ...] = (), contract_maker: Callable[..., Any] | None = None) -> None:
         """`mended`: known defects that it does not have; `contract_maker`: makes the contract that judges its calls on
@@ -113,17 +118,42 @@ class VllmSimulated:
         told_later = setup.asynchronous and bool(setup.drafts)
         self._worker = WorkerRows(self.clients, self.rules, learns_accepted=told_later)
         self._computes = self._reset_waits = False
-        self.transferring: object = False
-        """True while a connector of the release transfers something."""
-        if setup.connector:
+        self._link: ConnectorLink | None = None
+        self._broken: Exception | None = None
+        if setup.connector in WORKERS:
+            self._connect(shape.options)
+        elif setup.connector:
             self.scheduler.connector = connector_for(self.clients, self._worker.loads.append, self.built)
             if setup.asynchronous and hasattr(self.scheduler, "defer_block_free"):
                 self.scheduler.defer_block_free = True  # as for every connector that loads
         for known in self._each():
             known.engine(self)
         self.contract = ContractJudge(self, self.contract_maker) if self.contract_maker else None
+        own = self._link and self.scheduler.connector
+        differ = getattr(own, "supports_divergent_local_hybrid_hits", False) and keeps_states(setup.shape)
+        if self.contract and differ:  # a hit of the full groups alone, whose state is loaded
+            self.contract.rest()
         self._evicted = Counter[str]()
         _count(self._evicted, "evictions", self.pool, "_maybe_evict_cached_block")
+
+    def _connect(self, options: Mapping[str, Value]) -> None:
+        """What a connector's construction raises, and is no refusal, is a finding: the first request meets it."""
+        try:
+            self._link = connect(self, options)
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            self._broken = error
+
+    def connected(self) -> list[ConnectorWorker]:
+        """The workers of a connector of the release, if there are any."""
+        worker = None if self._link is None else self._link.worker
+        return [*worker.workers.values()] if isinstance(worker, Several) else [worker] if worker else []
+
+    @property
+    def _transferring(self) -> bool:
+        """True while a connector of the release transfers something."""
+        return self._link is not None and self._link.busy
 
     @property
     def scheduler(self) -> Any:
@@ -145,7 +175,14 @@ class VllmSimulated:
             request = known.request(request)
         name = f"{request.id}-{next(self._numbers)}"
         self._names[request.id], self.clients[name] = name, request
-        self.scheduler.add_request(self.built.request(request, name, self.setup.adapters_in_place))
+        if self._broken is not None:
+            raise self._broken
+        if self._link is not None:
+            request = self._link.asked_for(request)
+        made = self.built.request(request, name, self.setup.adapters_in_place)
+        if self._link is not None:
+            self._link.arrive(made)
+        self.scheduler.add_request(made)
         return ()
 
     def cancel(self, id: str) -> None:
@@ -164,7 +201,7 @@ class VllmSimulated:
 
     def schedule(self) -> ScheduledBatch | None:
         """See `Engine`."""
-        if not (self.scheduler.has_requests() or self._worker.arrived or self.transferring):
+        if not (self.scheduler.has_requests() or self._worker.arrived or self._transferring):
             return None
         output = self.scheduler.schedule()
         self._worker.receive(output)
@@ -172,13 +209,17 @@ class VllmSimulated:
             self.contract.look()
         self._computes = True
         parts = tuple(self._part(name, many, output) for name, many in output.num_scheduled_tokens.items())
+        loads, awaited = tuple(self._worker.begun(later=self.setup.connector == LATER)), tuple[str, ...]()
+        if self._link is not None:
+            loads, awaited = self._link.begin(output)
         return ScheduledBatch(
             parts,
             tuple(SlotCopy(0, one.src_block_id, one.dst_block_id) for one in _told(output, "kv_cache_block_copies")),
-            tuple(self._worker.begun(later=self.setup.connector == LATER)),
+            loads,
             preempted=tuple(self.clients[name].id for name in output.preempted_req_ids or ()),
             own=output,
             cleared=tuple(_told(output, "new_block_ids_to_zero")),
+            awaited=awaited,
         )
 
     def _part(self, name: str, many: int, output: Any) -> Scheduled:
@@ -188,11 +229,15 @@ class VllmSimulated:
 
     def update(self, batch: ScheduledBatch | None, results: StepResults) -> Sequence[Delivered]:
         """See `Engine`; of transfers vLLM hears with the results of a step."""
-        self._worker.transferred(results.transferred)
+        (self._link or self._worker).transferred(results.transferred)
         if batch is None:
             return ()
         output, names = batch.own, list(batch.own.num_scheduled_tokens)
-        told = self.scheduler.update_from_output(output, self._worker.report(names, results.tokens))
+        heard = self._link.report(output) if self._link is not None else self._worker.heard()
+        failed = getattr(heard, "invalid_block_ids", None) or getattr(heard, "failed_recving", None)
+        if self.contract and failed:
+            self.contract.rest()
+        told = self.scheduler.update_from_output(output, self._worker.report(names, results.tokens, heard))
         if self.setup.drafts and not self.setup.asynchronous:
             self._propose(names, results)
         if self.contract:
@@ -215,19 +260,22 @@ class VllmSimulated:
 
     def idle(self) -> bool:
         """See `Engine`."""
-        return not (self.scheduler.has_requests() or self._worker.loading or self.transferring)
+        return not (self.scheduler.has_requests() or self._worker.loading or self._transferring)
 
     def look(self) -> EngineView:
-        """See `Engine`."""
-        return EngineView(self.pool.get_num_free_blocks())
+        """See `Engine`; less what a connector's own store cannot give."""
+        held = self._link.held() if self._link is not None else 0
+        return EngineView(None if held is None else self.pool.get_num_free_blocks() - held)
 
     def objections(self) -> Sequence[str]:
-        """What the contract objects to in the scheduler's calls on its core."""
-        return self.contract.taken() if self.contract else ()
+        """What the contract objects to in the scheduler's calls on its core; and blocks that are free too early."""
+        lines = list(self._link.objections()) if self._link is not None else []
+        return [*lines, *self.contract.taken()] if self.contract else lines
 
     def counts(self) -> Mapping[str, int]:
-        """Evictions, and how often each property was checked."""
-        return self._evicted + (self.contract.reached if self.contract else Counter())
+        """Evictions, what a connector moved, and how often each property was checked."""
+        moved = self._link.begun if self._link is not None else Counter[str]()
+        return self._evicted + moved + (self.contract.reached if self.contract else Counter())
 
 
 def _count(counts: Counter[str], name: str, owner: Any, method: str) -> None:

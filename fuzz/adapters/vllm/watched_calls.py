@@ -158,7 +158,7 @@ class ManagerWatch:
 
     def _get_computed_blocks(self, before: Snapshot, result: Any, request: Any, *limit: Any) -> None:
         blocks, tokens = result[0], result[1]
-        self._found = tokens
+        self._found, self._of_groups = tokens, None
         self._hit = request.request_id
         self._tell(ops.Lookup(self._hit), Done((tokens, _ids(blocks))), before)
 

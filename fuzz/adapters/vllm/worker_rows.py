@@ -85,19 +85,23 @@ class WorkerRows:
                 del self._under_way[name]
                 self.arrived.add(name)
 
-    def report(self, names: list[str], tokens: Mapping[str, Sequence[int]]) -> Any:
-        """The `ModelRunnerOutput` of a step of these requests. `tokens`: what was sampled, by the client's names."""
-        outputs = module("v1.outputs")
+    def heard(self) -> Any:
+        """What the scheduler hears of loads; None if nothing."""
         arrived, self.arrived = self.arrived, set()
+        return module("v1.outputs").KVConnectorOutput(finished_recving=arrived) if arrived else None
+
+    def report(self, names: list[str], tokens: Mapping[str, Sequence[int]], heard: Any) -> Any:
+        """The `ModelRunnerOutput` of a step of these requests. `tokens`: what was sampled, by the client's names;
+        `heard`: of transfers."""
         return make(
-            outputs.ModelRunnerOutput,
+            module("v1.outputs").ModelRunnerOutput,
             req_ids=names,
             req_id_to_index={name: index for index, name in enumerate(names)},
             sampled_token_ids=[list(tokens.get(self._clients[name].id, ())) for name in names],
             logprobs=None,
             prompt_logprobs_dict={},
             pooler_output=[],
-            kv_connector_output=outputs.KVConnectorOutput(finished_recving=arrived) if arrived else None,
+            kv_connector_output=heard,
         )
 
 

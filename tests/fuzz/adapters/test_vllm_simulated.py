@@ -1,5 +1,6 @@
 """vLLM under simulation: what is loaded, which known defects are suspected, and the releases installed here."""
 
+import re
 import subprocess
 import tomllib
 from dataclasses import replace
@@ -94,8 +95,9 @@ def test_a_cause_is_suspected_only_where_judge_release_and_story_fit(
 
 
 def test_every_name_is_that_of_a_written_up_finding_or_of_an_upstream_report() -> None:
-    text = (Path(__file__).parents[3] / "docs/evidence/findings/findings.toml").read_text()
-    written_up = {*tomllib.loads(text), *LOSES}
+    evidence = Path(__file__).parents[3] / "docs/evidence"
+    of_connectors = re.findall(r"^### ([\w-]+)$", (evidence / "connectors.md").read_text(), re.MULTILINE)
+    written_up = {*tomllib.loads((evidence / "findings/findings.toml").read_text()), *LOSES, *of_connectors}
     assert [id for id in KNOWN if id not in written_up and "#" not in id] == []
 
 
@@ -162,6 +164,13 @@ BY_EXPERIMENT = (
     ("vllm==0.26.0", "lone-request-copies-its-state", "vllm-project/vllm#46384", PROGRESS),
     # vllm-project/vllm#46384 shows behind it:
     ("vllm==0.26.0", "two-known-causes", "adapter-loaded-anew", CHECKS),
+    (RELEASE, "block-of-another-group-stored", "block-of-another-group-stored", FATE),
+    (RELEASE, "lazy-offload-never-rests", "lazy-offload-never-rests", CHECKS),
+    (RELEASE, "simple-offload-asserts", "simple-offload-asserts", FATE),
+    ("vllm==0.29.0", "load-over-stored-block", "load-over-stored-block", MEMORY),
+    ("vllm==0.26.0", "copy-over-stored-block", "copy-over-stored-block", MEMORY),
+    ("vllm==0.26.0", "cancelled-before-it-ran", "vllm-project/vllm#49118", FATE),
+    ("vllm==0.26.0", "chunks-not-offloaded", "chunks-not-offloaded", FATE),
     # Without giving up any blocks the contract would object:
     ("vllm==0.23.0", "window-cut-in-flight", "window-cut-too-early", MEMORY),
     ("vllm==0.19.1", "lone-request-not-admitted", "admission-deadlock", PROGRESS),
@@ -186,6 +195,7 @@ SILENT = (
     ("vllm==0.26.0", "hit-of-each-group-alone"),
     ("vllm==0.26.0", "hit-of-each-group-shared"),
     (RELEASE, "reset-while-a-step-runs"),
+    (RELEASE, "goes-on-behind-a-stored-tail"),
 )
 
 
@@ -194,7 +204,8 @@ SILENT = (
 def test_what_a_judge_once_took_for_a_mistake_is_none(release: str, file: str) -> None:
     """A state at the end of a block, which drafts wrote whose outcome came while the next step ran; a hit of which the
     scheduler takes only the first blocks, since a connector has more; hits that the scheduler looks up by itself, for
-    each group; and a reset, to which an engine in step comes behind the step."""
+    each group; a reset, to which an engine in step comes behind the step; and a block that is filled while the tokens
+    that it has are stored."""
     if environments.find(release) is None:
         pytest.skip(f"blockproof targets install {release}")
     task = StoryTask(replay=read_story(INPUTS / f"{file}.json").story, shrink_seconds=0.0)

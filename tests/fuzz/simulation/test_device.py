@@ -32,7 +32,7 @@ def device(*groups: Group, separate=False, reads_first=False, delays=(), drafts=
 
 def step(made: SimulatedDevice, name: str, first: int | None, count: int, *slots: Slots, **more) -> RanStep:
     """One request's step."""
-    kept = {key: more.pop(key) for key in ("copies", "transfers") if key in more}
+    kept = {key: more.pop(key) for key in ("copies", "transfers", "awaited") if key in more}
     return made.launch(ScheduledBatch((Scheduled(name, first, count, slots=slots or None, **more),), **kept), 3)
 
 
@@ -272,6 +272,24 @@ def test_a_store_that_lasts_takes_what_is_there_at_its_end():
     made.ended(9)
     step(made, "a", 5, 1, table(1, 2, 3), transfers=(swap("load", (8, 9), now=True),))
     assert step(made, "b", 2, 3, table(4, 2, 6)).wrong
+
+
+@pytest.mark.parametrize(("kept", "lines"), [(False, 0), (True, 1)])
+def test_what_must_be_kept_is_looked_at_when_its_store_ends(kept, lines):
+    made = device(delays=(0,))
+    step(made, "a", 0, 5, table(1, 2, 3), transfers=(swap("store", kept=kept),))
+    step(made, "c", 0, 5, table(1, 2, 3))
+    made.ended(3)
+    assert len(made.launch(ScheduledBatch(), 4).wrong) == lines
+
+
+def test_what_is_awaited_is_over_before_the_step():
+    made = device(delays=(30,))
+    step(made, "a", 0, 5, table(1, 2, 3), transfers=(swap("store", kept=True),))
+    ran = step(made, "c", 0, 5, table(1, 2, 3), awaited=("t",))
+    assert (ran.wrong, made.ended(3)) == ((), (("t",), ()))
+    own = step(made, "a", 0, 5, table(1, 2, 3), transfers=(swap("store", kept=True),), awaited=("t",))
+    assert (own.wrong, made.ended(3)) == ((), (("t",), ()))
 
 
 def test_transfers_at_once_come_in_their_order():
