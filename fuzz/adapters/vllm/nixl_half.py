@@ -211,8 +211,7 @@ class NixlHalf:
             return
         self._finish_worker()
         output = batch.own
-        ran = self._rows.report(list(output.num_scheduled_tokens), results.tokens)
-        ran.kv_connector_output = self._reports.pop(id(output))
+        ran = self._rows.report(list(output.num_scheduled_tokens), results.tokens, self._reports.pop(id(output)))
         for answers in self.scheduler.update_from_output(output, ran).values():
             for one in answers.outputs:
                 self._answer(one)

@@ -160,7 +160,7 @@ class Observer(Looks):
         registered = [*compress(range(len(keys)), map(is_not, keys, repeat(None)))]  # most are not
         before = self._keys
         if keys != before:
-            labels = self._labels.copy() if before else [None] * len(keys)
+            labels: list[int | None] = self._labels.copy() if before else [None] * len(keys)
             for block in compress(range(len(keys)), map(ne, keys, before or repeat(_UNSEEN))):
                 labels[block] = None if keys[block] is None else label[keys[block]]
             self._keys, self._labels = keys, labels
