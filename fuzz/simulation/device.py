@@ -5,46 +5,13 @@ that was wrong, another token comes out, and what the step writes is wrong for e
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...model.attention import Mamba, Rule, Step, rule_for
 from .contents import ALPHABET, JUNK, TokenContents, branch_of, mixed, sampled
+from .device_records import DRAFTS_RIGHT, DeviceTransfer, OnDevice
 from .memory import NOTHING, Placed, Slot, SlotMemory, said
 from .protocol import ClientRequest, EngineShape, Scheduled, ScheduledBatch, SlotCopy, Slots, SlotTransfer, StepResults
-
-_DRAFTS_RIGHT = (0,)
-
-
-@dataclass
-class OnDevice:
-    """One request, as the device knows it."""
-
-    contents: TokenContents
-    rights: Sequence[int] = _DRAFTS_RIGHT
-    """For one step with drafts after the other, how many of those that the device proposes are right."""
-    fixed: int = 0
-    """So many of its tokens came from its client."""
-    computed: int = 0
-    steps: int = 0
-    """With drafts."""
-    states: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """Per group of Mamba layers: how many tokens its state has seen, its table entry, and the block that held it."""
-    tags: list[list[int]] = field(default_factory=list)
-    """Per group, what the slots of its tokens must hold."""
-
-
-@dataclass
-class _Transfer:
-    """One that is under way."""
-
-    told: SlotTransfer
-    ends: int
-    """The round in which it ends."""
-    overtaken: frozenset[Slot]
-    """Slots into which a step in flight still writes."""
-    kept: dict[Slot, int] = field(default_factory=dict)
-    """What must stay where it is."""
-    is_over: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +39,7 @@ class SimulatedDevice:
         self.requests: dict[str, OnDevice] = {}
         self.weights = self.transfers = self.hidden = 0
         self.states_read = self.reads = self.copied = self.hits = 0
-        self._under_way: list[_Transfer] = []
+        self._under_way: list[DeviceTransfer] = []
         self._by_slot = [False] * len(self.rules)
         self._changed: list[str] = []
         """What was not kept, a line each."""
@@ -96,7 +63,7 @@ class SimulatedDevice:
     def add(self, request: ClientRequest, rights: Sequence[int] = (), branch: int = 0) -> None:
         """It is known from now on, in place of an earlier one of that name."""
         self.requests[request.id] = OnDevice(
-            TokenContents(request, self.weights, branch), rights or _DRAFTS_RIGHT, len(request.prompt)
+            TokenContents(request, self.weights, branch), rights or DRAFTS_RIGHT, len(request.prompt)
         )
 
     def fork(self, request: ClientRequest) -> None:
@@ -140,7 +107,7 @@ class SimulatedDevice:
             (done if right else failed).append(one.told.id)
         return tuple(done), tuple(failed)
 
-    def _end(self, one: _Transfer, right: bool) -> None:
+    def _end(self, one: DeviceTransfer, right: bool) -> None:
         if one.is_over:
             return
         one.is_over = True
@@ -162,7 +129,7 @@ class SimulatedDevice:
         self.transfers += 1
         overtaken = frozenset(slots) & flying if told.kind == "load" else frozenset()
         kept = {slot: self.cells.get(slot) for slot in slots if told.kept and not slot[1] % self.cells.width}
-        self._under_way.append(_Transfer(told, now + delay if delay >= 0 else -1, overtaken, kept))
+        self._under_way.append(DeviceTransfer(told, now + delay if delay >= 0 else -1, overtaken, kept))
         if told.kind == "load":
             for slot in slots:
                 self.cells.put(slot, self.cells.junk())
@@ -190,7 +157,7 @@ class SimulatedDevice:
         for memory in dict.fromkeys(self._memories):
             for block in blocks:
                 self.cells.fill(memory, block, NOTHING)
-        width, kept = self.cells.width, list[_Transfer]()
+        width, kept = self.cells.width, list[DeviceTransfer]()
         for one in self._under_way:
             there = one.told.other if one.told.tier in self._memories else ()
             if any(slot // width in blocks for slot in there):
