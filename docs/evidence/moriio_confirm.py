@@ -8,12 +8,11 @@ Both engines have the release's own KVCacheManager with a window of 32 and block
 
 import logging
 import sys
+from importlib import import_module
+from typing import Any
 from unittest.mock import MagicMock
 
-sys.modules.setdefault("msgpack", MagicMock())  # workers only
-
 import torch
-from vllm.distributed.kv_transfer.kv_connector.v1.moriio.moriio_connector import MoRIIOConnectorScheduler
 from vllm.sampling_params import SamplingParams
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
@@ -34,9 +33,11 @@ def request() -> Request:
     return Request("r", list(range(PROMPT)), SamplingParams(max_tokens=8), None)
 
 
-def half() -> MoRIIOConnectorScheduler:
+def half() -> Any:
     """The connector's half, made without its constructor, which needs addresses."""
-    made = object.__new__(MoRIIOConnectorScheduler)
+    sys.modules.setdefault("msgpack", MagicMock())  # workers only
+    module = import_module("vllm.distributed.kv_transfer.kv_connector.v1.moriio.moriio_connector")
+    made = object.__new__(module.MoRIIOConnectorScheduler)
     made.kv_cache_config = CONFIG
     made._is_hma_required = True
     made.blocks_per_sw = [WINDOW // BLOCK + 1]
