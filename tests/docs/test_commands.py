@@ -51,6 +51,7 @@ _PLUGIN = f"{_ACTION}the_example_is_tested_by_pytest_as_well"
 _RADIX = "tests/fuzz/test_radix_engine.py::test_the_commands_of_its_page_find_nothing"
 _SCHEDULER = "tests/fuzz/test_scheduler_engine.py::test_the_commands_of_its_page_find_nothing"
 _PAIR = "tests/fuzz/test_pair_engine.py::test_the_commands_of_its_page_find_nothing"
+_FIRST_STORE = "tests/docs/test_guide.py::test_a_connector_from_an_empty_file"
 _FIRST_PAIR = f"{_GUIDE}a_pair_from_an_empty_file"
 RUN_ELSEWHERE = {
     ("docs/guide/your-engine.md", "blockproof targets new"): f"{_GUIDE}targets_new_writes_what_the_page_says",
@@ -66,6 +67,8 @@ RUN_ELSEWHERE = {
     ("examples/my-pair/README.md", "blockproof"): _PAIR,
     ("docs/guide/engines.md", "blockproof targets check --engine my_pair.py"): _FIRST_PAIR,
     ("docs/guide/engines.md", "blockproof simulate --target my_pair.py"): _FIRST_PAIR,
+    ("docs/guide/engines.md", "blockproof targets check --engine my_store.py"): _FIRST_STORE,
+    ("docs/guide/engines.md", "blockproof simulate --target my_store.py"): _FIRST_STORE,
     ("docs/guide/engines.md", "blockproof targets new"): "tests/docs/test_guide.py::test_an_engine_to_be_simulated",
     ("docs/guide/pytest.md", "pytest"): _PLUGIN,
 }

@@ -92,6 +92,24 @@ def test_a_pair_from_an_empty_file(tmp_path, monkeypatch, capsys):
     assert {"network: ", "schedule:", "add r6: ["} <= set(told)
 
 
+def test_a_connector_from_an_empty_file(tmp_path, monkeypatch, capsys):
+    page = (DOCS / "guide" / "engines.md").read_text(encoding="utf-8")
+    (source,) = (text for text in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "class MyStore" in text)
+    monkeypatch.chdir(tmp_path)
+    Path("my_store.py").write_text(source, encoding="utf-8")
+    assert main(["targets", "check", "--engine", "my_store.py:make_engine"]) == 0
+    assert differs(output_of(page, "blockproof targets check --engine my_store.py"), capsys.readouterr().out) == ""
+    assert main(["simulate", "--target", "my_store.py:make_engine", "--seed", "1", "--steps", "20000"]) == 1
+    said = next(line for line in page.splitlines() if line.startswith("new: tier: "))
+    assert said in capsys.readouterr().out
+    wrong = "for key in self.keys(tokens, asked) if key in self.places]"
+    assert source.count(wrong) == 1
+    right = "for key in takewhile(self.places.__contains__, self.keys(tokens, asked))]"
+    assert right.partition(" in ")[2][:-1] in page
+    Path("right.py").write_text("from itertools import takewhile\n" + source.replace(wrong, right), encoding="utf-8")
+    assert main(["simulate", "--target", "right.py:make_engine", "--seed", "2", "--steps", "3000"]) == 0
+
+
 def test_the_first_pair_is_right_as_long_as_nothing_happens(tmp_path):
     page = (DOCS / "guide" / "engines.md").read_text(encoding="utf-8")
     (source,) = (
