@@ -6,7 +6,7 @@ pool gives in bulk where it does, comprehensions over attributes, and each event
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import compress, repeat
-from operator import attrgetter, is_, is_not, ne
+from operator import attrgetter, is_, is_not
 from typing import Any
 
 from ....model.ops import NULL, Value
@@ -27,7 +27,6 @@ class _Numbers(dict[Hashable, int]):
         return number
 
 
-_UNSEEN = object()
 NAMES = frozenset({"labels", "earliest", "num_identities", "registered", "events"})
 """What is shown of the contents of blocks."""
 
@@ -158,12 +157,10 @@ class Observer(Looks):
         index, label, splits = self._pool.cached_block_hash_to_block, self._label, self._splits
         find = index.find if splits else index.get_one_block
         registered = [*compress(range(len(keys)), map(is_not, keys, repeat(None)))]  # most are not
-        before = self._keys
-        if keys != before:
-            labels: list[int | None] = self._labels.copy() if before else [None] * len(keys)
-            for block in compress(range(len(keys)), map(ne, keys, before or repeat(_UNSEEN))):
-                labels[block] = None if keys[block] is None else label[keys[block]]
-            self._keys, self._labels = keys, labels
+        if keys != self._keys:
+            self._keys, self._labels = keys, [None] * len(keys)
+            for block in registered:
+                self._labels[block] = label[keys[block]]
         self._earliest = [None] * len(keys)
         for block in registered:
             if splits:
