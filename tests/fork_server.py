@@ -90,13 +90,16 @@ def begin(asked: dict[str, object], given: list[int]) -> None:
     os.environ.clear()
     os.environ.update(asked["environment"])  # type: ignore[call-overload]
     own = os.environ["PYTHONPATH"].split(os.pathsep)
-    sys.path[: len(own)] = own
+    sys.path[: int(str(asked["path"]))] = own
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, FREE) for descriptor in given]
     for descriptor in given:
         os.close(descriptor)
     for descriptor, number in zip(high, asked["numbers"], strict=True):  # type: ignore[call-overload]
         os.dup2(descriptor, number)
         os.close(descriptor)
+    if os.path.exists(os.path.join(own[0], "sitecustomize.py")):  # of a patch
+        sys.modules.pop("sitecustomize", None)
+        importlib.import_module("sitecustomize")
 
 
 def run(words: list[str]) -> None:

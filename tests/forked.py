@@ -2,8 +2,8 @@
 
 What forks is `fork_server`, in the release's interpreter and with the same environment; each process begins with the
 import of our modules and runs the command that it was given. It is a child of the test, which sees its exit status or
-the signal that ended it. A patched engine is imported anew, and so is what a command starts that a test runs in a
-process of its own.
+the signal that ended it. Of a patched engine only what is not its own is imported once; and what a command starts that
+a test runs in a process of its own is no child of the test.
 """
 
 import ctypes
@@ -37,6 +37,13 @@ IMPORTED: Mapping[str, Sequence[str]] = {
     "base-transformers": ("transformers.generation.continuous_batching.cache",),
 }
 """By the folder of the interpreter: what takes long to import."""
+FOR_PATCHED: Mapping[str, Sequence[str]] = {
+    "base-vllm": (
+        *("torch._inductor.lowering", "torch._inductor.compile_fx", "torch._inductor.standalone_compile"),
+        *("transformers.models.auto.image_processing_auto", "openai.types.responses", "torch.distributed.fsdp"),
+    ),
+}
+"""The same of a patched engine, which is imported behind its patch."""
 OF_THE_TEST = ("BLOCKPROOF_", "COVERAGE_", "PYTEST_")
 """Variables with such names say nothing to engines."""
 MOST = 4
@@ -46,7 +53,7 @@ ALONE = {"OPENBLAS_NUM_THREADS": "1"}
 """For the server: no threads, with which it could not be forked."""
 SUBREAPER = 36
 """To `prctl`: whoever is orphaned below becomes a child."""
-Key = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]
+Key = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...]]
 
 
 class Start(NamedTuple):
@@ -55,6 +62,8 @@ class Start(NamedTuple):
     words: Sequence[str]
     """Behind the interpreter."""
     environment: Mapping[str, str]
+    path: int
+    """So many entries of the import path of the server are replaced by those of the environment."""
     folder: str
     session: bool
     numbers: Sequence[int]
@@ -109,8 +118,10 @@ class Server:
 class Forking:
     """In place of `subprocess._fork_exec`."""
 
-    def __init__(self, usual: Callable[..., int], imported: Mapping[str, Sequence[str]] = IMPORTED) -> None:
-        self._usual, self._imported = usual, imported
+    def __init__(
+        self, usual: Callable[..., int], imported: Mapping[str, Sequence[str]], patched: Mapping[str, Sequence[str]]
+    ) -> None:
+        self._usual, self._imported, self._patched = usual, imported, patched
         self._servers: dict[Key, Server] = {}
         """The one that was used last is the last."""
         self._one = threading.Lock()
@@ -120,32 +131,39 @@ class Forking:
         """The number of the process. The arguments are those of `_posixsubprocess.fork_exec`."""
         _, kept, folder, environment, stdin, _, _, stdout, _, stderr, _, error = rest[:12]
         session, others = rest[13], (*rest[14:19], rest[19])
-        modules = self._imported.get(Path(os.fsdecode(executables[0])).parent.parent.name)
-        words, variables = [*map(str, arguments[1:])], _variables(environment)
-        plain = others == (-1, None, None, None, -1, None) and "PYTHONPATH" in variables and VARIABLE not in variables
-        if modules is None or not plain or not _is_known(words):
+        python, words, variables = os.fsdecode(executables[0]), [*map(str, arguments[1:])], _variables(environment)
+        modules = self._modules(python, variables)
+        if not modules or others != (-1, None, None, None, -1, None) or not _is_known(words):
             return self._usual(arguments, executables, *rest)
         standard = [usual if ours == -1 else ours for usual, ours in enumerate((stdin, stdout, stderr))]
         more = [number for number in kept if number != error]
-        start = Start(
-            words, variables, os.fsdecode(folder or os.getcwd()), bool(session), [0, 1, 2, *more], [*standard, *more]
-        )
+        where = os.fsdecode(folder or os.getcwd())
         with self._one:
-            server = self._server(os.fsdecode(executables[0]), variables, modules)
+            server, path = self._server(python, variables, modules)
+            start = Start(words, variables, path, where, bool(session), [0, 1, 2, *more], [*standard, *more])
             number = server.fork(start)
             self.forked += bool(number)
         return number or self._usual(arguments, executables, *rest)
 
-    def _server(self, python: str, variables: Mapping[str, str], modules: Sequence[str]) -> Server:
-        """That of this interpreter and environment."""
-        path = variables["PYTHONPATH"].split(os.pathsep)
+    def _modules(self, python: str, variables: Mapping[str, str]) -> Sequence[str]:
+        """What is imported before the fork; nothing if the process is not to be forked."""
+        base, patch = Path(python).parent.parent.name, variables.get(VARIABLE)
+        if "PYTHONPATH" not in variables or (patch and json.loads(patch)["without"]):  # it may be what is imported
+            return ()
+        return (self._patched if patch else self._imported).get(base, ())
+
+    def _server(self, python: str, variables: Mapping[str, str], modules: Sequence[str]) -> tuple[Server, int]:
+        """That of this interpreter, environment and release, and the length of its import path. What comes before the
+        release on the path of a process is of ours, or of a patch."""
+        releases = str(Path(python).parents[2])
+        path = [entry for entry in variables["PYTHONPATH"].split(os.pathsep) if entry.startswith(releases)]
         said = {name: value for name, value in variables.items() if not name.startswith((*OF_THE_TEST, "PYTHONPATH"))}
-        key = (python, tuple(sorted(said.items())), tuple(path[1:]))
-        server = self._servers.pop(key, None) or Server(python, variables, modules)
+        key = (python, tuple(sorted(said.items())), tuple(path), tuple(modules))
+        server = self._servers.pop(key, None) or Server(python, {**said, "PYTHONPATH": os.pathsep.join(path)}, modules)
         self._servers[key] = server
         for oldest in [*self._servers][:-MOST]:
             self._servers.pop(oldest).close()
-        return server
+        return server, len(path)
 
     def close(self) -> None:
         """End all servers."""
@@ -167,10 +185,12 @@ def _is_known(words: Sequence[str]) -> bool:
 
 
 @contextmanager
-def forking(imported: Mapping[str, Sequence[str]] = IMPORTED) -> Iterator[Forking]:
+def forking(
+    imported: Mapping[str, Sequence[str]] = IMPORTED, patched: Mapping[str, Sequence[str]] = FOR_PATCHED
+) -> Iterator[Forking]:
     """Processes of these interpreters are forked meanwhile, where that can be done."""
     usual = getattr(subprocess, "_fork_exec", None)
-    made = Forking(usual or (lambda *_: 0), imported)
+    made = Forking(usual or (lambda *_: 0), imported, patched)
     with pytest.MonkeyPatch.context() as patch:
         if usual is not None and sys.platform == "linux":
             patch.setattr(subprocess, "_fork_exec", made)

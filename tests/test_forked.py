@@ -20,13 +20,18 @@ NEW, FORKED = "new", "forked"
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Forking]:
-    """Forks the processes of this interpreter, under another name, which has an engine that says who imported it."""
+def base(tmp_path: Path) -> None:
+    """This interpreter, under another name, which has an engine that says who imported it."""
     (tmp_path / "base" / "bin").mkdir(parents=True)
     (tmp_path / "base" / "bin" / "python").symlink_to(sys.executable)
     (tmp_path / "layer").mkdir()
     (tmp_path / "layer" / f"{ENGINE}.py").write_text("import os\nIMPORTED_BY = os.getpid()\n")
-    with forking({"base": (ENGINE,)}) as made:
+
+
+@pytest.fixture
+def kept(base: None) -> Iterator[Forking]:
+    """Forks the processes of that interpreter."""
+    with forking({"base": (ENGINE,)}, {}) as made:
         yield made
 
 
@@ -52,12 +57,26 @@ def test_the_engine_is_imported_once(kept, tmp_path):
 
 
 def test_a_patched_engine_and_another_environment_are_not_those_that_were_imported(kept, tmp_path):
-    assert which(tmp_path, env={VARIABLE: "{}"}) == NEW
+    assert which(tmp_path, env={VARIABLE: '{"without": []}'}) == NEW
     assert which(tmp_path, umask=0o77) == NEW
     assert kept.forked == 0
     program = f"import os, {ENGINE}; print({ENGINE}.IMPORTED_BY)"
     said = [started(tmp_path, program, env={"VLLM_X": value}).communicate()[0] for value in ("1", "2", "1")]
     assert said[0] == said[2] != said[1]
+
+
+def test_a_patched_engine_is_imported_behind_its_patch_and_what_is_not_its_own_before(tmp_path, base):
+    (tmp_path / "layer" / "other.py").write_text("import os\nIMPORTED_BY = os.getpid()\n")
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text(f"import other, sys; sys.modules['{ENGINE}'] = other; other.PATCHED = True")
+    with forking({}, {"base": ("other",)}) as made:
+        program = f"import os, other, {ENGINE} as it; print(it.PATCHED, it.IMPORTED_BY == os.getpid())"
+        for _ in range(2):
+            process = started(tmp_path, program, env={VARIABLE: '{"without": []}'})
+            assert process.communicate()[0] == "True False\n"
+        assert started(tmp_path, program, env={VARIABLE: '{"without": ["other"]}'}).communicate()[0] == "True True\n"
+        assert made.forked == 2
 
 
 @pytest.mark.parametrize(
