@@ -2,8 +2,8 @@
 
 What forks is `fork_server`, in the release's interpreter and with the same environment; each process begins with the
 import of our modules and runs the command that it was given. It is a child of the test, which sees its exit status or
-the signal that ended it. Of a patched engine only what is not its own is imported once; and what a command starts that
-a test runs in a process of its own is no child of the test.
+the signal that ended it. Of an engine that is changed only what is not its own is imported once; and what a command
+starts that a test runs in a process of its own is no child of the test.
 """
 
 import ctypes
@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,13 +38,13 @@ IMPORTED: Mapping[str, Sequence[str]] = {
     "base-transformers": ("transformers.generation.continuous_batching.cache",),
 }
 """By the folder of the interpreter: what takes long to import."""
-FOR_PATCHED: Mapping[str, Sequence[str]] = {
+FOR_CHANGED: Mapping[str, Sequence[str]] = {
     "base-vllm": (
         *("torch._inductor.lowering", "torch._inductor.compile_fx", "torch._inductor.standalone_compile"),
         *("transformers.models.auto.image_processing_auto", "openai.types.responses", "torch.distributed.fsdp"),
     ),
 }
-"""The same of a patched engine, which is imported behind its patch."""
+"""The same of an engine that is changed, by a patch for example, before it is imported."""
 OF_THE_TEST = ("BLOCKPROOF_", "COVERAGE_", "PYTEST_")
 """Variables with such names say nothing to engines."""
 MOST = 4
@@ -119,9 +120,9 @@ class Forking:
     """In place of `subprocess._fork_exec`."""
 
     def __init__(
-        self, usual: Callable[..., int], imported: Mapping[str, Sequence[str]], patched: Mapping[str, Sequence[str]]
+        self, usual: Callable[..., int], imported: Mapping[str, Sequence[str]], changed: Mapping[str, Sequence[str]]
     ) -> None:
-        self._usual, self._imported, self._patched = usual, imported, patched
+        self._usual, self._imported, self._changed = usual, imported, changed
         self._servers: dict[Key, Server] = {}
         """The one that was used last is the last."""
         self._one = threading.Lock()
@@ -132,8 +133,8 @@ class Forking:
         _, kept, folder, environment, stdin, _, _, stdout, _, stderr, _, error = rest[:12]
         session, others = rest[13], (*rest[14:19], rest[19])
         python, words, variables = os.fsdecode(executables[0]), [*map(str, arguments[1:])], _variables(environment)
-        modules = self._modules(python, variables)
-        if not modules or others != (-1, None, None, None, -1, None) or not _is_known(words):
+        modules = self._modules(python, words, variables)
+        if not modules or others != (-1, None, None, None, -1, None):
             return self._usual(arguments, executables, *rest)
         standard = [usual if ours == -1 else ours for usual, ours in enumerate((stdin, stdout, stderr))]
         more = [number for number in kept if number != error]
@@ -145,18 +146,20 @@ class Forking:
             self.forked += bool(number)
         return number or self._usual(arguments, executables, *rest)
 
-    def _modules(self, python: str, variables: Mapping[str, str]) -> Sequence[str]:
+    def _modules(self, python: str, words: Sequence[str], variables: Mapping[str, str]) -> Sequence[str]:
         """What is imported before the fork; nothing if the process is not to be forked."""
-        base, patch = Path(python).parent.parent.name, variables.get(VARIABLE)
-        if "PYTHONPATH" not in variables or (patch and json.loads(patch)["without"]):  # it may be what is imported
+        base, patch, path = Path(python).parent.parent.name, variables.get(VARIABLE), _path(variables)
+        if not _is_known(words) or not path or (patch and json.loads(patch)["without"]):  # it may be what is imported
             return ()
-        return (self._patched if patch else self._imported).get(base, ())
+        changed = patch or any(word.endswith(".py") for word in words)  # a file that changes the engine
+        changed = changed or not all(map(partial(_is_below, Path(python).parents[2]), path[1:]))
+        changed = changed or Path(path[0], "blockproof", "impl").exists()  # which may stand in for the engine's core
+        return (self._changed if changed else self._imported).get(base, ())
 
     def _server(self, python: str, variables: Mapping[str, str], modules: Sequence[str]) -> tuple[Server, int]:
         """That of this interpreter, environment and release, and the length of its import path. What comes before the
         release on the path of a process is of ours, or of a patch."""
-        releases = str(Path(python).parents[2])
-        path = [entry for entry in variables["PYTHONPATH"].split(os.pathsep) if entry.startswith(releases)]
+        path = [entry for entry in _path(variables)[1:] if _is_below(Path(python).parents[2], entry)]
         said = {name: value for name, value in variables.items() if not name.startswith((*OF_THE_TEST, "PYTHONPATH"))}
         key = (python, tuple(sorted(said.items())), tuple(path), tuple(modules))
         server = self._servers.pop(key, None) or Server(python, {**said, "PYTHONPATH": os.pathsep.join(path)}, modules)
@@ -178,6 +181,15 @@ def _variables(environment: Sequence[bytes] | None) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
+def _path(variables: Mapping[str, str]) -> list[str]:
+    path = variables.get("PYTHONPATH")
+    return path.split(os.pathsep) if path else []
+
+
+def _is_below(folder: Path, entry: str) -> bool:
+    return Path(entry).is_relative_to(folder)
+
+
 def _is_known(words: Sequence[str]) -> bool:
     """`-P`, and a module of ours or a program."""
     rest = [word for word in words if word != "-u"]
@@ -186,11 +198,11 @@ def _is_known(words: Sequence[str]) -> bool:
 
 @contextmanager
 def forking(
-    imported: Mapping[str, Sequence[str]] = IMPORTED, patched: Mapping[str, Sequence[str]] = FOR_PATCHED
+    imported: Mapping[str, Sequence[str]] = IMPORTED, changed: Mapping[str, Sequence[str]] = FOR_CHANGED
 ) -> Iterator[Forking]:
     """Processes of these interpreters are forked meanwhile, where that can be done."""
     usual = getattr(subprocess, "_fork_exec", None)
-    made = Forking(usual or (lambda *_: 0), imported, patched)
+    made = Forking(usual or (lambda *_: 0), imported, changed)
     with pytest.MonkeyPatch.context() as patch:
         if usual is not None and sys.platform == "linux":
             patch.setattr(subprocess, "_fork_exec", made)

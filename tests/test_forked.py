@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -59,6 +60,13 @@ def test_the_engine_is_imported_once(kept, tmp_path):
 def test_a_patched_engine_and_another_environment_are_not_those_that_were_imported(kept, tmp_path):
     assert which(tmp_path, env={VARIABLE: '{"without": []}'}) == NEW
     assert which(tmp_path, umask=0o77) == NEW
+    (tmp_path / "own" / "blockproof" / "impl").mkdir(parents=True)  # our core in place of the engine's
+    assert which(tmp_path) == NEW
+    (tmp_path / "own" / "blockproof" / "impl").rmdir()
+    assert started(tmp_path, WHICH, "fix.py").communicate()[0].strip() == NEW
+    with TemporaryDirectory() as elsewhere:  # another version of it
+        path = os.pathsep.join([str(tmp_path / "own"), elsewhere, str(tmp_path / "layer")])
+        assert which(tmp_path, env={"PYTHONPATH": path}) == NEW
     assert kept.forked == 0
     program = f"import os, {ENGINE}; print({ENGINE}.IMPORTED_BY)"
     said = [started(tmp_path, program, env={"VLLM_X": value}).communicate()[0] for value in ("1", "2", "1")]
