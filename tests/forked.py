@@ -45,6 +45,8 @@ FOR_CHANGED: Mapping[str, Sequence[str]] = {
     ),
 }
 """The same of an engine that is changed, by a patch for example, before it is imported."""
+CHANGES = "blockproof.fuzz.mutation."
+"""Modules with such names change an engine while they import it, and so does a file that a process is given."""
 OF_THE_TEST = ("BLOCKPROOF_", "COVERAGE_", "PYTEST_")
 """Variables with such names say nothing to engines."""
 MOST = 4
@@ -151,7 +153,7 @@ class Forking:
         base, patch, path = Path(python).parent.parent.name, variables.get(VARIABLE), _path(variables)
         if not _is_known(words) or not path or (patch and json.loads(patch)["without"]):  # it may be what is imported
             return ()
-        changed = patch or any(word.endswith(".py") for word in words)  # a file that changes the engine
+        changed = patch or any(word.endswith(".py") or word.startswith(CHANGES) for word in words)
         changed = changed or not all(map(partial(_is_below, Path(python).parents[2]), path[1:]))
         changed = changed or Path(path[0], "blockproof", "impl").exists()  # which may stand in for the engine's core
         return (self._changed if changed else self._imported).get(base, ())
