@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .forked import forking
+
 EXAMPLE = Path(__file__).parents[1] / "examples" / "my-engine"
 ENGINES = ("my_engine", "my_target", "faulty_engines")
 """Modules of which tests have versions of their own, in folders of their own."""
@@ -59,6 +61,13 @@ def _engines_of_its_own() -> Iterator[None]:
         sys.modules.pop(name, None)
     yield
     sys.path[:] = path
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _releases_are_forked() -> Iterator[None]:
+    """An engine is imported once by the tests of a process, not for each of them."""
+    with forking():
+        yield
 
 
 @pytest.fixture(scope="session")

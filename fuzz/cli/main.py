@@ -14,7 +14,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -166,6 +167,12 @@ def _leave_threads(code: int) -> None:
                 really_exit(code)
 
 
+@cache
+def command() -> Callable[..., object]:
+    """Made once, since it takes a tenth of a second; tests run thousands of commands in one process."""
+    return typer.main.get_command(app)
+
+
 def _run(arguments: Sequence[str] | None) -> int:
     if os.environ.get("_BLOCKPROOF_COMPLETE") == "complete_bash":
         rejoin_bash_words()
@@ -174,7 +181,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     arguments = as_called_now(sys.argv[1:] if arguments is None else arguments)
     try:
         with guarded() as screen, unharmed():
-            code = app(arguments, standalone_mode=False)
+            code = command()(arguments, standalone_mode=False)
             sys.stdout.flush()
         code = code if isinstance(code, int) else 0
         return code if screen.problem is None else _not_printed(screen.problem, code)

@@ -15,6 +15,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ..adapters import families, family_of
@@ -57,7 +58,7 @@ class _Whole:
 
     def without_imports(self, path: Path, source: str) -> str:
         """A file without its docstring and the imports of what is in the one file before it."""
-        tree, lines = ast.parse(source, path.name), source.splitlines(keepends=True)
+        tree, lines = _parsed(source, path.name), source.splitlines(keepends=True)
         for node in (node for node in ast.walk(tree) if isinstance(node, _Import)):
             for neighbour in filter(None, map(self._neighbour, _modules(node))):
                 if node not in tree.body or not isinstance(node, ast.ImportFrom) or _renames(node):
@@ -74,7 +75,7 @@ class _Whole:
             self._seen.add(neighbour)
             source = neighbour.read_text(encoding="utf-8")
             part = self.without_imports(neighbour, source)
-            told = " ".join((ast.get_docstring(ast.parse(source)) or neighbour.stem).split())
+            told = " ".join((ast.get_docstring(_parsed(source)) or neighbour.stem).split())
             comment = textwrap.fill(told, WIDTH, initial_indent="# ", subsequent_indent="# ")
             self.parts.append(f"{comment}\n\n{part}")
 
@@ -118,8 +119,14 @@ def _bound(node: ast.stmt, stem: str) -> list[tuple[str, str]]:
 
 
 def _lines_of_docstring(source: str) -> int:
-    first = ast.parse(source).body[0]
-    return (first.end_lineno or 0) if ast.get_docstring(ast.parse(source)) is not None else 0
+    first = _parsed(source).body[0]
+    return (first.end_lineno or 0) if ast.get_docstring(_parsed(source)) is not None else 0
+
+
+@cache
+def _parsed(source: str, name: str = "<unknown>") -> ast.Module:
+    """Not to be changed: most scripts have the same neighbours."""
+    return ast.parse(source, name)
 
 
 DEADLINE_S = 300.0

@@ -48,10 +48,13 @@ class ReleasedRules:
         self._counting = Rules(**{entry.rule: self._counted(entry) for entry in entries})
         self._mended = ""
         """The deviation that the release is taken not to have, for once."""
+        self._known: dict[tuple[object, ...], _Outcome] = {}
+        """What each rule came to on the way to this answer: most are asked for the same a dozen times."""
 
     def answer(self, op: str, inputs: Mapping[str, object]) -> dict[str, Json]:
         """The answer to a question; what made a difference to it is added to `fired`."""
         self.seen = set()
+        self._known.clear()
         given = self._released(op, inputs)
         seen = frozenset(self.seen)
         if seen and given != answer(op, inputs):
@@ -86,15 +89,25 @@ class ReleasedRules:
         right = getattr(Rules, entry.rule)
         judging = Rules(**{one.rule: one.released for one in self._entries if one.rule not in entry.judged_with})
 
-        def rule(record: Rules, *given: Any, **named: Any) -> Any:
+        def outcome(record: Rules, *given: Any, **named: Any) -> _Outcome:
             wanted = _Outcome(lambda: right(judging, *given, **named))
             found = _Outcome(lambda: entry.released(record, *given, **named))
             if wanted.shown == found.shown:
-                return found.result()
+                return found
             deviation = entry.name(judging, wanted.shown, found.shown, *given, *named.values())
             if deviation:
                 self.seen.add(deviation)
-            return wanted.result() if deviation and deviation == self._mended else found.result()
+            return wanted if deviation and deviation == self._mended else found
+
+        def rule(record: Rules, *given: Any, **named: Any) -> Any:
+            asked = (entry.rule, self._mended, given, *named.items())
+            try:
+                known = self._known.get(asked)
+            except TypeError:  # what was given has no hash
+                return outcome(record, *given, **named).result()
+            if known is None:
+                known = self._known[asked] = outcome(record, *given, **named)
+            return known.result()
 
         return rule
 
@@ -113,5 +126,5 @@ class _Outcome:
     def result(self) -> Any:
         """The value, or the error again."""
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)
         return self.shown

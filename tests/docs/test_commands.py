@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import webbrowser
+from functools import cache
 
 import pytest
 from blockproof.fuzz.cli.main import main
@@ -124,6 +125,7 @@ OPTIONS_OF_OTHERS = {
 }  # fmt: skip
 
 
+@cache
 def known_options():
     def of(command):
         for parameter in command.params:
@@ -136,13 +138,10 @@ def known_options():
     return ours | OPTIONS_OF_OTHERS | {name for script in scripts for name in options_of(script)}
 
 
-KNOWN_OPTIONS = known_options()
-
-
 def unknown_options(text):
     """The options in spans of code that nothing has, each with its line."""
     named = ((line, name) for line, span in spans(text) for name in re.findall(r"(?<![\w-])--[a-z][\w-]*", span))
-    return [one for one in named if one[1] not in KNOWN_OPTIONS]
+    return [one for one in named if one[1] not in known_options()]
 
 
 @pytest.mark.parametrize("page", EVERY_PAGE, ids=EVERY_NAME)

@@ -164,20 +164,20 @@ KEPT = (
 
 def without_a_line(module, kind, methods):
     """Each method with one statement left out: its name, the statement, and the source of the module."""
-    tree = ast.parse(inspect.getsource(module))
+    source = inspect.getsource(module)
+    tree, lines = ast.parse(source), source.splitlines(keepends=True)
     (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind)
     for method in found.body:
         if not isinstance(method, ast.FunctionDef) or method.name not in methods:
             continue
         for node in ast.walk(method):
             body = getattr(node, "body", None)
-            for number, statement in enumerate(body if isinstance(body, list) else []):
+            for statement in body if isinstance(body, list) else []:
                 line = ast.unparse(statement)
                 if isinstance(statement, ast.Return | ast.Raise) or line.startswith(('"', "'", *KEPT)):
                     continue
-                body[number] = ast.Pass()
-                yield method.name, line.partition("\n")[0], ast.unparse(tree)
-                body[number] = statement
+                left = [*lines[: statement.lineno - 1], f"{' ' * statement.col_offset}pass\n"]
+                yield method.name, line.partition("\n")[0], "".join([*left, *lines[statement.end_lineno :]])
 
 
 def altered(module, kind, source, name):

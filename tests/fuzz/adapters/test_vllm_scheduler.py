@@ -105,7 +105,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str,
     def ask(name: str) -> dict[str, dict[str, Any]]:
         place = INSTALLED[name].place
         environment = environment_of(place, tmp_path_factory.mktemp("modules"))
-        command = [str(place.python), "-m", "blockproof.fuzz.adapters.vllm.scheduler", *SHOWN[name]]
+        command = [str(place.python), "-P", "-m", "blockproof.fuzz.adapters.vllm.scheduler", *SHOWN[name]]
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert ended.returncode == 0, ended.stderr[-2000:]
         found = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]

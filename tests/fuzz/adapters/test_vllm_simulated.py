@@ -257,7 +257,7 @@ def said_by_release(script: str, modules: Path) -> list[str]:
     found = environments.find(RELEASE)
     assert found is not None
     place = found.place
-    command = [str(place.python), "-c", script]
+    command = [str(place.python), "-P", "-c", script]
     ended = subprocess.run(command, env=environment_of(place, modules), capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr[-2000:]
     return ended.stdout.splitlines()

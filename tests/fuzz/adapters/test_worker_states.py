@@ -54,7 +54,7 @@ def answers_of(release: str, asked: Sequence[Sequence[object]], folder: Path) ->
         pytest.skip(f"{release} is not installed (blockproof targets install {release})")
     place = INSTALLED[release].place
     ended = subprocess.run(
-        [str(place.python), str(SCRIPT)],
+        [str(place.python), "-P", "-c", SCRIPT.read_text(encoding="utf-8")],
         input="".join(json.dumps(case) + "\n" for case in asked),
         env={**environment_of(place, folder), "VLLM_LOGGING_LEVEL": "CRITICAL"},
         capture_output=True,

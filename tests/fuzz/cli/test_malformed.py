@@ -62,7 +62,7 @@ def test_every_promise_is_kept(cases, kind, random):
 
 def test_the_check_itself_notices_what_it_is_there_for(monkeypatch):
     def broken(problem):
-        monkeypatch.setattr("blockproof.fuzz.cli.main.app", problem)
+        monkeypatch.setattr("blockproof.fuzz.cli.main.command", lambda: problem)
         return answer(["replay"]).wrong
 
     assert "a traceback: ZeroDivisionError" in broken(lambda *_, **__: 1 / 0)
@@ -220,6 +220,6 @@ def test_a_bug_of_our_own_is_told_in_visible_text(monkeypatch, capsys):
     def fails(*_, **__):
         raise RuntimeError(f"{ESCAPE}\ud800")
 
-    monkeypatch.setattr("blockproof.fuzz.cli.main.app", fails)
+    monkeypatch.setattr("blockproof.fuzz.cli.main.command", lambda: fails)
     assert main(["replay"]) == 70
     assert "\\x1b[2J" in capsys.readouterr().err
