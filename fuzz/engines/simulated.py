@@ -131,7 +131,7 @@ class SimulatedFamily:
         engine does not have."""
         facts = replace(self.facts, options={**self.facts.options, **self._fixed(options)})
         if unknown := [name for name in attention if name not in facts.attention]:
-            raise ValueError(f"the engine has no {unknown[0]!r}; it has {', '.join(facts.attention)}")
+            raise ValueError(f"the engine has no {unknown[0]!r}; it has {', '.join(dict.fromkeys(facts.attention))}")
         narrowed = replace(facts, attention=tuple(attention) or facts.attention)
         return draw_simulation(SeededDraw(f"{seed}/{number}"), narrowed)
 

@@ -71,10 +71,11 @@ def open_here(spec: str) -> Target:
 
 def _opened_here(named: TargetName) -> Target:
     match named:
-        case ReleaseName(spec, family, pair=pair):
-            if family.open_target is None or pair:
-                what, example = (spec, spec) if pair else (family.name, family.example)
-                raise TargetUnavailableError(f"{what} is only simulated; write blockproof simulate --target {example}")
+        case ReleaseName(_, family):
+            if family.open_target is None:
+                raise TargetUnavailableError(
+                    f"{family.name} is only simulated; write blockproof simulate --target {family.example}"
+                )
             return _declared(_imported(family, family.open_target))
         case OurCore(spec):
             return _ours(lambda: open_impl(spec))
@@ -233,6 +234,8 @@ def check_patch(family: Family, python: ReleasePython) -> None:
 
 def _in_a_child(named: TargetName, isolate: bool | None) -> tuple[str, str, PythonPlace | None] | None:
     """For `ChildTarget`: name, what the child opens, and its environment. None for a target in this process."""
+    if isinstance(named, ReleaseName) and named.pair:
+        raise TargetUnavailableError(f"{named.spec} is only simulated; write blockproof simulate --target {named.spec}")
     if not isinstance(named, ReleaseName):
         apart = isolate or (isolate is None and isinstance(named, OwnCode))
         return (named.spec, named.spec, None) if apart else None

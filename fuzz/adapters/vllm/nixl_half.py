@@ -104,7 +104,7 @@ class NixlHalf:
             kv_connector="NixlConnector",
             kv_role=_ROLES[self._port.name],
             engine_id=self._engine_id,
-            kv_connector_extra_config={name: options[name] for name in ("kv_lease_duration", "engine_ttl")},
+            kv_connector_extra_config={name: int(str(options[name])) for name in ("kv_lease_duration", "engine_ttl")},
             kv_load_failure_policy=options["kv_load_failure_policy"],
         )
         self.built.cache_config.kv_cache_tensors = cache_tensors(self.setup.shape)

@@ -20,7 +20,7 @@ from blockproof.fuzz.engines.stories import StoryTask
 from blockproof.fuzz.engines.story_fuzzing import read_story, simulate
 from blockproof.fuzz.opening.engines import engine_spec, is_engine
 from blockproof.fuzz.opening.names import ReleaseName, parsed
-from blockproof.fuzz.opening.targets import open_here
+from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.simulation.judges import FATE, MEMORY, PROGRESS
 from blockproof.fuzz.simulation.network import Network, Port
 from blockproof.fuzz.simulation.protocol import ClientRequest, Delivered, EngineShape
@@ -55,7 +55,7 @@ def test_a_pair_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(ValueError, match=r"no pair 'nixl'; it has none"):
         parsed("sglang/nixl")
     with pytest.raises(TargetUnavailableError, match=r"only simulated; write blockproof simulate --target vllm/nixl"):
-        open_here("vllm/nixl")
+        open_target("vllm/nixl")
 
 
 # The router.
