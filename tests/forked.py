@@ -152,7 +152,9 @@ class Forking:
     def _modules(self, python: str, words: Sequence[str], variables: Mapping[str, str]) -> Sequence[str]:
         """What is imported before the fork; nothing if the process is not to be forked."""
         base, patch, path = Path(python).parent.parent.name, variables.get(VARIABLE), _path(variables)
-        if not _is_known(words) or not path or (patch and json.loads(patch)["without"]):  # it may be what is imported
+        if base not in self._imported.keys() | self._changed.keys() or not _is_known(words) or not path:
+            return ()
+        if patch and json.loads(patch)["without"]:  # it may be what is imported
             return ()
         changed = patch or any(word.endswith(".py") or word.startswith(CHANGES) for word in words)
         changed = changed or not all(map(partial(_is_below, Path(python).parents[2]), path[1:]))
