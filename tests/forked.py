@@ -130,11 +130,12 @@ class Forking:
         self._one = threading.Lock()
         self.forked = 0
 
-    def __call__(self, arguments: Sequence[str], executables: Sequence[bytes], *rest: Any) -> int:
+    def __call__(self, arguments: Sequence[str | bytes], executables: Sequence[bytes], *rest: Any) -> int:
         """The number of the process. The arguments are those of `_posixsubprocess.fork_exec`."""
         _, kept, folder, environment, stdin, _, _, stdout, _, stderr, _, error = rest[:12]
         session, others = rest[13], (*rest[14:19], rest[19])
-        python, words, variables = os.fsdecode(executables[0]), [*map(str, arguments[1:])], _variables(environment)
+        python, variables = os.fsdecode(executables[0]), _variables(environment)
+        words = [os.fsdecode(word) for word in arguments[1:]]
         modules = self._modules(python, words, variables)
         if not modules or others != (-1, None, None, None, -1, None):
             return self._usual(arguments, executables, *rest)
@@ -151,7 +152,9 @@ class Forking:
     def _modules(self, python: str, words: Sequence[str], variables: Mapping[str, str]) -> Sequence[str]:
         """What is imported before the fork; nothing if the process is not to be forked."""
         base, patch, path = Path(python).parent.parent.name, variables.get(VARIABLE), _path(variables)
-        if not _is_known(words) or not path or (patch and json.loads(patch)["without"]):  # it may be what is imported
+        if base not in self._imported.keys() | self._changed.keys() or not _is_known(words) or not path:
+            return ()
+        if patch and json.loads(patch)["without"]:  # it may be what is imported
             return ()
         changed = patch or any(word.endswith(".py") or word.startswith(CHANGES) for word in words)
         changed = changed or not all(map(partial(_is_below, Path(python).parents[2]), path[1:]))

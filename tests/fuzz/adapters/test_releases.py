@@ -52,7 +52,12 @@ STORIES = {
 """Shapes, and the least hit in tokens of a prompt of 9 that has been computed in chunks of 8 and 1."""
 
 
-@pytest.fixture(scope="module", params=["impl", *INSTALLED])
+AMONG_QUICK = {f"vllm=={REFERENCE}", *INSTALLED[:1], *INSTALLED[-1:]}
+"""The oldest and the newest, and that of the reference; each takes eight seconds to import."""
+TRIED = [pytest.param(name, marks=() if name in AMONG_QUICK else pytest.mark.slow) for name in INSTALLED]
+
+
+@pytest.fixture(scope="module", params=["impl", *TRIED])
 def target(request: pytest.FixtureRequest, started_once: Callable[[str], Target]) -> Target:
     return started_once(request.param)
 
