@@ -16,6 +16,7 @@ from typing import Any
 
 from ....model.ops import NULL, Value
 from ...simulation.protocol import ClientRequest, SlotTransfer
+from .built_scheduler import BuiltScheduler
 from .connector_remotes import Mooncake, MoriioGives, MoriioTakes, Nixl, NixlPush
 from .connector_workers import (
     ConnectorJob,
@@ -54,7 +55,7 @@ Several.pairs = {
 Several.options = {"children": tuple(Several.pairs), **Offloading.options, **SimpleOffload.options, "loads_fail": (0,)}
 OPTIONS_OF: Mapping[str, Options] = {f"connector={name}": kind.options for name, kind in WORKERS.items()}
 """What is drawn besides where a connector is asked for."""
-MODEL_FIELDS: Mapping[str, object] = {
+_MODEL: Mapping[str, object] = {
     "use_mla": False,
     "model": "none",
     "dtype": "float32",
@@ -172,20 +173,15 @@ def connect(engine: Any, options: Mapping[str, Value]) -> ConnectorLink:
     for part in Several.pairs[str(drawn["children"])] if kind is Several else (kind,):
         if why := _missing(part.name):
             raise NotImplementedError(f"{part.name}: {why}")
-    config = vars(built.config)
-    vars(config["model_config"]).update(MODEL_FIELDS)
-    config["kv_transfer_config"] = make(
-        module("config").KVTransferConfig,
-        kv_connector=kind.name,
-        kv_role=kind.role,
-        kv_connector_extra_config=kind.extra(drawn, shape),
-        kv_load_failure_policy="recompute",
-    )
-    built.cache_config.kv_cache_tensors = cache_tensors(shape)
-    for group in built.cache_config.kv_cache_groups:
-        group.kv_cache_spec = _with_two_states(group.kv_cache_spec)
+    extra = kind.extra(drawn, shape)
     try:
-        built.build()
+        build_with(
+            built,
+            kv_connector=kind.name,
+            kv_role=kind.role,
+            kv_connector_extra_config=extra,
+            kv_load_failure_policy="recompute",
+        )
     except _NO_REFUSALS:
         raise
     except Exception as error:
@@ -193,6 +189,17 @@ def connect(engine: Any, options: Mapping[str, Value]) -> ConnectorLink:
     scheduler = built.scheduler
     scene = WorkerScene(scheduler.connector, scheduler, engine.clients, engine.rules, shape, drawn)
     return ConnectorLink(kind(scene), built.pool)
+
+
+def build_with(built: BuiltScheduler, **transfer: object) -> None:
+    """Make a scheduler again, now with a connector; `transfer`: what its `KVTransferConfig` is made of."""
+    config = vars(built.config)
+    vars(config["model_config"]).update(_MODEL)
+    config["kv_transfer_config"] = make(module("config").KVTransferConfig, **transfer)
+    built.cache_config.kv_cache_tensors = cache_tensors(built.setup.shape)
+    for group in built.cache_config.kv_cache_groups:
+        group.kv_cache_spec = _with_two_states(group.kv_cache_spec)
+    built.build()
 
 
 def _missing(name: str) -> str:

@@ -60,7 +60,9 @@ class ContractJudge:
         return Submit(name, client.prompt, client.adapter, version, client.salt, client.items)
 
     def rest(self) -> None:
-        """Judge nothing from now on: what happens now, the contract has no word for."""
+        """Judge nothing from now on: what happens now, the contract has no word for. The report counts it."""
+        if not self._broken:
+            self._contract.reached["contract: engines of which it judges no more"] += 1
         self._broken = True
 
     @property

@@ -21,8 +21,7 @@ from ...simulation.protocol import (
     StepResults,
 )
 from .built_scheduler import BuiltScheduler
-from .connector_workers import cache_tensors
-from .connectors import MODEL_FIELDS
+from .connectors import build_with
 from .known_causes import KNOWN
 from .nixl_agent import Agent, Handshake, HandshakeAnswer, Notification, tell_time
 from .nixl_worker import ended_by, nixl_worker
@@ -97,18 +96,15 @@ class NixlHalf:
 
     def _connect(self, shape: EngineShape) -> None:
         """Build the scheduler again, now with the connector."""
-        config, options = vars(self.built.config), shape.options
-        vars(config["model_config"]).update(MODEL_FIELDS)
-        config["kv_transfer_config"] = make(
-            module("config").KVTransferConfig,
+        options = shape.options
+        build_with(
+            self.built,
             kv_connector="NixlConnector",
             kv_role=_ROLES[self._port.name],
             engine_id=self._engine_id,
             kv_connector_extra_config={name: int(str(options[name])) for name in ("kv_lease_duration", "engine_ttl")},
             kv_load_failure_policy=options["kv_load_failure_policy"],
         )
-        self.built.cache_config.kv_cache_tensors = cache_tensors(self.setup.shape)
-        self.built.build()
 
     def _tell_other(self, message: Any) -> None:
         self._port.send(self._other, message)
