@@ -284,7 +284,7 @@ KNOWN: Mapping[str, KnownCause] = {
     ),
     "copy-over-stored-block": KnownCause(
         *(READS, lambda story, setup: setup.connector in CHUNKS and _has_states(setup)),
-        fixed="0.28",
+        fixed="0.29",
         engine=remedies.wait_for_stores_of_copied_blocks,
     ),
     "simple-offload-asserts": KnownCause(

@@ -169,6 +169,7 @@ BY_EXPERIMENT = (
     (RELEASE, "simple-offload-asserts", "simple-offload-asserts", FATE),
     ("vllm==0.29.0", "load-over-stored-block", "load-over-stored-block", MEMORY),
     ("vllm==0.26.0", "copy-over-stored-block", "copy-over-stored-block", MEMORY),
+    ("vllm==0.28.0", "copy-over-stored-block", "copy-over-stored-block", MEMORY),
     ("vllm==0.26.0", "cancelled-before-it-ran", "vllm-project/vllm#49118", FATE),
     ("vllm==0.26.0", "chunks-not-offloaded", "chunks-not-offloaded", FATE),
     # Without giving up any blocks the contract would object:
@@ -187,6 +188,23 @@ def test_what_a_run_found_is_named_by_experiment(release: str, file: str, known:
     task = StoryTask(replay=read_story(INPUTS / f"{file}.json").story, shrink_seconds=0.0)
     found = simulate(release, task, None, lambda text: None).found
     assert [(one["known"], one["judge"]) for one in found] == [(known, judge)]
+
+
+UNEXPLAINED = (
+    ("vllm==0.29.0", "offloaded-window-without-content", MEMORY),
+    ("vllm==0.29.0", "offloading-stands-still", PROGRESS),
+)
+"""Of docs/evidence/connectors.md: they have no name yet."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("release", "file", "judge"), UNEXPLAINED)
+def test_what_is_not_explained_is_still_shown_and_has_no_name(release: str, file: str, judge: str) -> None:
+    if environments.find(release) is None:
+        pytest.skip(f"blockproof targets install {release}")
+    task = StoryTask(replay=read_story(INPUTS / f"{file}.json").story, shrink_seconds=0.0)
+    found = simulate(release, task, None, lambda text: None).found
+    assert [(one["known"], one["judge"]) for one in found] == [("", judge)]
 
 
 SILENT = (
