@@ -196,10 +196,12 @@ def rule_for(group: Group, shape: Shape, eagle: bool = False) -> Rule:
     return RULES[group.kind](group, shape, eagle)
 
 
-def rules_for(shape: Shape) -> list[Rule]:
-    """The rules of all groups. Drafts read those with the eagle flag, or all if none has it; equal specs share it."""
+def rules_for(shape: Shape, reads_on: bool = True) -> list[Rule]:
+    """The rules of all groups. Drafts read those with the eagle flag, or all if none has it; equal specs share it.
+    Without `reads_on`, what is behind a block is in its name, so that no hit needs the block behind."""
     flagged = [group.spec for group in shape.groups if group.eagle]
     specs: Sequence[object] = flagged or [group.spec for group in shape.groups if shape.eagle]
+    specs = specs if reads_on else ()
     return [rule_for(group, shape, group.spec in specs) for group in shape.groups]
 
 

@@ -14,7 +14,7 @@ from .identity import Identities
 from .ops import DONE, NULL, OPERATIONS, Done, Failed, Group, Operation, Outcome, Refused, Shape, Value
 from .shown.snapshot import Labels, Snapshot, event_value
 from .state import Cleared, Event, Request
-from .tables import Core, Plan, Policy, settled
+from .tables import Core, Plan, Policy
 
 _METHODS = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name, kind in OPERATIONS.items()}
 """Kind of operation to the name of its method in `Model`: `TakeEvents` to `take_events`."""
@@ -38,13 +38,13 @@ class Model(Core):
         self.construction: Outcome = DONE
         try:
             demand(shape.num_blocks > 0)
-            self.rules = rules_for(shape)
+            self.rules = rules_for(shape, reads_on=not self.ahead)
             lookup.check_sizes(shape, self.rules)
             for rule in self.rules:
                 if rule.sinks:
                     self.policy.set_aside(self, rule)
-            lookup.check(shape, self.rules)
-            self.alignment = lookup.alignment(shape, self.rules)
+            self.policy.check(shape, self.rules)
+            self.alignment = self.policy.alignment(shape, self.rules)
         except CoreError as error:
             self.construction = Failed(str(error))
 
@@ -59,7 +59,7 @@ class Model(Core):
 
     def apply(self, operation: Operation) -> Outcome:
         """Apply one operation. Returns its outcome."""
-        self.refusal = ""
+        self.refusal, self.copied, self.offered = "", (), ()
         self.state.metrics.now += type(operation) is not ops.Landed  # which is no call
         error = legal.error_of(self, operation)
         outcome = Failed(error) if error else self.carry_out(operation)
@@ -113,13 +113,15 @@ class Model(Core):
     def advance(self, op: ops.Advance) -> Value:
         """The allocated step has run."""
         request = self.requests[op.request]
-        request.computed, request.scheduled = request.computed + request.scheduled - op.rejected, 0
+        computed, request.scheduled = request.computed + request.scheduled - op.rejected, 0
         request.tokens += op.sampled
+        request.compute(computed)
         return self.name_content(request)
 
     def reject(self, op: ops.Reject) -> None:
         """Drafts counted as computed are taken back."""
-        self.requests[op.request].computed -= op.count
+        request = self.requests[op.request]
+        request.compute(request.computed - op.count)
 
     def landed(self, op: ops.Landed) -> None:
         """Nothing changes: which blocks a core may hand out does not depend on the device here (contract.md, S13)."""
@@ -127,9 +129,10 @@ class Model(Core):
     def name_content(self, request: Request) -> Value:
         """Give every hash block that has become full its identity. Returns how many are full now."""
         size, chain = self.shape.hash_block_size, request.chain.copy()
-        for start in range(len(chain) * size, len(request.tokens) - size + 1 if self.shape.caching else 0, size):
-            keys = self.policy.content_keys(request.submit, start, start + size)
-            chain.append(self.identities(chain[-1] if chain else None, request.tokens[start : start + size], keys))
+        covered = size + self.ahead
+        for start in range(len(chain) * size, len(request.tokens) - covered + 1 if self.shape.caching else 0, size):
+            keys = self.policy.content_keys(request.submit, start, start + covered)
+            chain.append(self.identities(chain[-1] if chain else None, request.tokens[start : start + covered], keys))
         request.chain = chain
         return len(chain)
 
@@ -143,10 +146,17 @@ class Model(Core):
             demand(all(rule.cacheable for rule in self.rules), "NotImplementedError")
             demand(self.shape.parallel == 1 or all(rule.is_full for rule in self.rules))
             tokens, blocks = self.policy.hit(self, request)
-            for place, amount in enumerate((1, len(request.tokens), tokens), 4 if request.preemptions else 1):
-                self.stats[place] += amount
+            if self.policy.junction is not None:
+                request.junction = self.policy.junction(self, request, tokens)
+            if not self.policy.counts_admitted:
+                self.count_lookup(request, tokens)
         request.hit = (tokens, blocks)
         return tokens, tuple(tuple(row) for row in blocks)
+
+    def count_lookup(self, request: Request, hit: int) -> None:
+        """A request was looked up, and a hit of so many tokens found."""
+        for place, amount in enumerate((1, len(request.tokens), hit), 4 if request.preemptions else 1):
+            self.stats[place] += amount
 
     def allocate(self, op: ops.Allocate) -> Value:
         """`allocate_slots`, step by step as core.md §10 numbers them."""
@@ -156,7 +166,9 @@ class Model(Core):
         total = min(local + op.external, max_len)
         main = total + op.new_tokens
         kept = min(self.policy.settled(request, total), total - op.in_flight)
-        plan = Plan(op, hit, total, kept, main, need=min(main + op.lookahead, max_len))
+        plan = Plan(op, hit, total, kept, main, need=min(main + op.lookahead, max_len), local=local)
+        if op.external and self.policy.external_begins_whole and hit_tokens % self.shape.least_scheduler_block_size:
+            raise Refusal("refused by place")
         if op.gate and not self.policy.admits(self, plan):
             raise Refusal("refused by gate")
         for group in groups:
@@ -172,7 +184,12 @@ class Model(Core):
         request.written = request.written.then(Step(total, main, drafts), loaded=op.external > 0)
         if self.shape.caching and not op.delay:
             self.register(op.request, min(main, len(request.tokens)))
-        request.computed, request.scheduled, request.arriving = local + op.external, op.new_tokens, op.delay
+        if self.policy.finish is not None:
+            self.policy.finish(self)
+        request.compute(local + op.external)
+        request.scheduled, request.arriving = op.new_tokens, op.delay
+        if self.policy.counts_admitted and op.hit and self.shape.caching and not request.submit.skip_lookup:
+            self.count_lookup(request, hit_tokens)
         return tuple(new)
 
     def allocate_batch(self, op: ops.AllocateBatch) -> Value:
@@ -185,12 +202,14 @@ class Model(Core):
         if self.shape.caching:
             self.register(op.request, request.computed)
         request.arriving = False
-        request.computed -= request.computed == len(request.tokens)
+        request.compute(request.computed - (request.computed == len(request.tokens)))
 
     # Giving blocks back.
 
     def free(self, op: ops.Free) -> None:
         """The request gives its blocks back and is forgotten; nothing happens for an unknown one (S12)."""
+        if self.policy.last_offer is not None:
+            self.policy.last_offer(self, op.request)
         self.policy.give_back(self, op.request)
         self.requests.pop(op.request, None)
 
@@ -198,14 +217,15 @@ class Model(Core):
         """The request gives its blocks back and will start again."""
         self.policy.give_back(self, op.request)
         request = self.requests[op.request]
-        request.computed, request.scheduled, request.arriving, request.written = 0, 0, False, NO_STEP
+        request.compute(0)
+        request.scheduled, request.arriving, request.written = 0, False, NO_STEP
         request.preemptions += 1
 
     def remove_skipped(self, op: ops.RemoveSkipped) -> None:
         """In every group, set entries to null that no query behind the settled tokens (the scheduler's word) reads."""
         if request := self.requests.get(op.request):
             for group in range(len(self.rules)):
-                self.policy.null_skipped(self, group, op.request, settled(request, request.computed))
+                self.policy.null_skipped(self, group, op.request, self.policy.surely(request))
 
     # The prefix cache as a whole.
 
@@ -219,7 +239,7 @@ class Model(Core):
         """Forget every identity, unless a block is in use."""
         if self.state.num_free() != self.shape.num_blocks - 1:
             return False
-        self.state.identity.clear()
+        self.state.forget_all()
         self.state.metrics.reset()
         self.state.events.append(Cleared())
         self.stats[0] = 1
@@ -249,7 +269,8 @@ class Model(Core):
 
     def event_value(self, event: Event, groups: Sequence[Group] = ()) -> Value:
         """What is shown of an event, with its kind and window if there are groups."""
-        sizes = [rule.b for rule in self.rules] if self.shape.event_digests else ()
+        by_size = self.shape.event_digests and not self.policy.name_tail
+        sizes = [rule.b for rule in self.rules] if by_size else ()
         return event_value(event, self.labels, groups, sizes)
 
     def take_new_block_ids(self, op: ops.TakeNewBlockIds) -> Value:
@@ -289,4 +310,4 @@ class Model(Core):
         demand(not Counter(blocks) - Counter(self.state.outside), "ValueError")
         for block in blocks:
             self.state.outside.remove(block)
-        self.state.let_go(blocks, op.prepend)
+        self.policy.let_go(self, None, blocks, op.prepend)

@@ -22,11 +22,17 @@ def check(shape: Shape, rules: Sequence[Rule]) -> None:
     unit, retention = shape.scheduler_block_size, shape.retention_interval
     if retention is not None:
         demand(any(rule.windowed for rule in rules) and retention >= 0 and retention % unit == 0, "ValueError")
+    check_groups(shape, rules)
+    demand(not shape.caching or len(rules) == 1 or len({group.spec for group in shape.groups}) > 1)
+
+
+def check_groups(shape: Shape, rules: Sequence[Rule]) -> None:
+    """CoreError unless blocks are whole hash blocks where contents are looked up."""
     if shape.caching and len(rules) == 1:
         demand(rules[0].b == shape.hash_block_size)
     elif shape.caching:
         demand(all(rule.group.block_size % shape.hash_block_size == 0 for rule in rules))
-        demand(shape.parallel == 1 and len({group.spec for group in shape.groups}) > 1)
+        demand(shape.parallel == 1)
 
 
 def alignment(shape: Shape, rules: Sequence[Rule]) -> int:

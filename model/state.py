@@ -30,6 +30,14 @@ class Request:
     hit: tuple[int, list[list[int]]] | None = None  # tokens and block ids per group of the last lookup
     chain: list[Identity] = field(default_factory=list)  # content of the full hash blocks, in order
     written: Written = NO_STEP  # its last steps: which states they leave
+    processed: int = 0  # tokens of all steps whose outcome is known; one that samples is not until its token is
+    junction: int = 0  # tokens up to which others share its prefix, behind its last hit
+
+    def compute(self, tokens: int) -> None:
+        """So many tokens count as computed now."""
+        self.computed = tokens
+        if tokens < len(self.tokens):
+            self.processed = tokens
 
     @property
     def lead(self) -> int:
@@ -137,7 +145,11 @@ class State:
         """Per registered identity, the block that a lookup finds: the one registered first (core.md §4)."""
         return {key: block for block, key in reversed(self.identity.items())}
 
-    def register(self, block: int, key: Key) -> None:
-        """Give the block this identity. AssertionError if it has one already."""
+    def register(self, block: int, key: Key, covers: int = 0) -> None:
+        """Give the block this identity, of so many tokens. AssertionError if it has one already."""
         demand(block not in self.identity)
         self.identity[block] = key
+
+    def forget_all(self) -> None:
+        """No block has an identity any more."""
+        self.identity.clear()

@@ -3,7 +3,7 @@
 `Policy` is the record of what a core decides on the way, a function for each decision; by default as in core.md §§6-10.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple, TypeAlias
@@ -16,6 +16,7 @@ from .shown.metrics import Metrics
 from .state import Key, Request, State, Stored
 
 BlockIds: TypeAlias = list[list[int]]  # per group
+Offer: TypeAlias = tuple[str, int, int, int]  # request, group, block, tokens
 UNKNOWN = -1  # stands for a block that an allocation is about to take
 
 
@@ -28,6 +29,7 @@ class Plan(NamedTuple):
     settled: int  # those of them that cannot be taken back: windows are cut by them
     main: int  # total with the tokens of the next step
     need: int  # the same with lookahead: tokens for which there must be room
+    local: int = 0  # those of the computed ones that do not come from outside
 
 
 class Core:
@@ -35,16 +37,29 @@ class Core:
 
     rules: list[Rule]
     alignment: int
+    ahead = 0
+    """How many tokens behind a block its identity covers, too."""
 
     def __init__(self, shape: Shape, policy: "Policy") -> None:
         self.shape, self.policy = shape, policy
         self.requests: dict[str, Request] = {}
-        self.state = State(shape.num_blocks, len(shape.groups), Metrics(shape.sampling, shape.caching))
+        if policy.ahead is not None:
+            self.ahead = policy.ahead(shape)
+        self.state = policy.state(shape.num_blocks, len(shape.groups), Metrics(shape.sampling, shape.caching))
         self.registered: list[dict[str, int]] = [{} for _ in shape.groups]
         """Per group: how many leading table entries of a request count as registered; its keys are the running ones."""
         self.registered_this_step: set[Key] = set()
         """Mamba states that were registered in this step: no request can continue from them yet (core.md §7)."""
         self.new_block_ids: BlockIds = [[] for _ in shape.groups]
+        self.tails: dict[tuple[int, str], tuple[int, int]] = {}
+        """By group and request: the table entry and the block that it shares and will write on in (`partial`)."""
+        self.named_itself: dict[tuple[int, str], int] = {}
+        """Of those that the request has named itself, tokens up to the end: the names move, not the table."""
+        self.copied: tuple[tuple[int, int], ...] = ()
+        """Copies that the operation asks for: source and target."""
+        self.offers: list[Offer] = []
+        self.offered: tuple[Offer, ...] = ()
+        """States offered to a connector: those not told yet, and what the operation tells."""
 
     def identity(self, request: Request, group: int, i: int) -> Identity:
         """The content up to the end of block `i` of the request's table."""
@@ -73,10 +88,10 @@ class Core:
             return table, 0
         demand(not table)
         skipped, external = rule.first(plan.settled), plan.op.external
-        if skipped:
-            external = min(external, plan.total - rule.skipped(plan.settled))
+        if skipped or self.policy.skips_tokens:
+            external = min(external, plan.total - max(0, rule.skipped(plan.settled)))
         start = [NULL] * skipped + plan.hit[group][skipped:]
-        return start, arith.cdiv(plan.total, rule.b) - len(start) if external else 0
+        return start, arith.cdiv(plan.total, rule.b) - len(start) if external > 0 else 0
 
     def attach(self, group: int, plan: Plan) -> int:
         """The hit becomes the start of the table. Returns how many blocks the external tokens still need."""
@@ -85,24 +100,32 @@ class Core:
             return 0
         self.state.tables[group][name], missing = self.begun(group, plan)
         self.registered[group][name] = len(self.state.tables[group][name])
+        if self.policy.copies is not None and self.policy.copies(self, group, plan):
+            i = plan.local // self.rules[group].b
+            self.tails[group, name] = (i, plan.hit[group][-1])
+            self.registered[group][name] = i
         self.state.metrics.touched(self.state.tables[group][name])
         return missing
 
     def extend(self, group: int, plan: Plan) -> tuple[int, ...]:
         """The table grows to cover the tokens. Returns the added entries."""
         rule, table = self.rules[group], self.state.tables[group].setdefault(plan.op.request, [])
-        before = len(table)
-        if isinstance(rule, Mamba) and rule.align:
+        before, own = len(table), list[int]()
+        states = isinstance(rule, Mamba) and rule.align
+        if self.policy.make_private is not None and (group, plan.op.request) in self.tails:
+            own = self.policy.make_private(self, group, plan.op.request, states)
+        if states:
             self.policy.extend_states(self, group, plan, table)
         else:
             self.grow(group, table, arith.missing_blocks(self.required(group, plan), before))
-        return tuple(table[before:])
+        added = tuple(table[before:])
+        return (*own, *added) if own else added
 
     def grow(self, group: int, table: list[int], count: int) -> None:
         """Add `count` blocks from the front of the free queue to the table."""
         new = self.state.take(count)
         table += new
-        if self.rules[group].is_full and not self.rules[group].sinks:
+        if self.policy.lists(self, group):
             self.new_block_ids[group] += new
 
     def null_skipped(self, group: int, name: str, settled: int) -> None:
@@ -125,10 +148,15 @@ class Core:
         request = self.requests[name]
         for group, rule in enumerate(self.rules):
             demand(rule.cacheable, "ValueError")
-            first, end = self.registered[group].get(name, 0), self.policy.reach(self, group, num_tokens) // rule.b
+            reach = min(self.policy.reach(self, group, num_tokens), len(request.chain) * self.shape.hash_block_size)
+            first, end = self.registered[group].get(name, 0), reach // rule.b
             if first < end:
                 self.registered[group][name] = end
                 self._register(group, request, first, end)
+            if self.policy.name_tail is not None:
+                self.policy.name_tail(self, group, request, num_tokens)
+            if self.policy.offer is not None and first < end:
+                self.policy.offer(self, group, name, first, end)
 
     def _register(self, group: int, request: Request, first: int, end: int) -> None:
         """The same for blocks `first .. end - 1` of one group."""
@@ -140,13 +168,13 @@ class Core:
             if self.policy.worth(self, group, i, request) and self.policy.stands(self, group, i, request)
         }
         for i, identity in stored.items():
-            self.state.register(table[i], (group, identity))
+            self.state.register(table[i], (group, identity), (i + 1) * rule.b)
         if isinstance(rule, Mamba):
             self.registered_this_step.update((group, identity) for identity in stored.values())
         parent = self.identity(request, group, first - 1) if first else None
         tokens = tuple(request.tokens[first * rule.b : end * rule.b])
         submit = request.submit
-        keys = tuple(self.policy.event_keys(submit, i * rule.b, (i + 1) * rule.b) for i in stored) or None
+        keys = tuple(self.policy.event_keys(submit, i * rule.b, (i + 1) * rule.b + self.ahead) for i in stored) or None
         self.state.events.append(Stored((*stored.values(),), parent, tokens, rule.b, submit.adapter, keys, group))
 
 
@@ -208,15 +236,19 @@ def predicted(core: Core, group: int, plan: Plan, counts: list[int], capped: boo
         if any(core.state.identity.get(block) in core.registered_this_step for block in hit if block != NULL):
             return core.shape.num_blocks + 1  # its state is only computed in this very step
         if rule.align:
-            return core.policy.states(core, group, plan, counts, capped)
+            copied = core.policy.copies is not None and core.policy.copies(core, group, plan)
+            return core.policy.states(core, group, plan, counts, capped) + copied
     running = name in core.registered[group] or rule.by_encoder
     skipped = 0 if running else rule.first(plan.settled)
     kept = hit[max(0, skipped - len(table)) :]
     required, entries = core.required(group, plan), max(skipped, len(hit) + len(table))
+    taken = candidates(kept, counts)
+    if core.policy.copies is not None:
+        taken += core.policy.copies(core, group, plan)
     if not capped:
-        return arith.missing_blocks(required, entries) + candidates(kept, counts)
+        return arith.missing_blocks(required, entries) + taken
     inside = len(real(table)) + len(real(kept))
-    return core.policy.capped(rule, plan.op.lookahead, required, entries, inside) + candidates(kept, counts)
+    return core.policy.capped(rule, plan.op.lookahead, required, entries, inside) + taken
 
 
 def capped(rule: Rule, lookahead: int, required: int, entries: int, inside: int) -> int:
@@ -296,9 +328,29 @@ def give_back(core: Core, name: str) -> None:
     shared (vllm-project/vllm#48489)."""
     core.state.let_go(core.policy.renewed(core, name))
     for group, tables in enumerate(core.state.tables):
-        let_go = core.state.let_go_by_identity if core.rules[group].windowed else core.state.let_go
-        let_go(tables.pop(name, [])[::-1])
+        core.tails.pop((group, name), None)
+        core.named_itself.pop((group, name), None)
+        core.policy.let_go(core, group, tables.pop(name, [])[::-1], False)
         core.registered[group].pop(name, None)
+
+
+def let_go(core: Core, group: int | None, blocks: list[int], front: bool) -> None:
+    """What a request gives back of a window goes to either end by identity; the rest is reused in this order. `group`:
+    whose table it was; None for an outside holder's, which says where it goes."""
+    if group is not None and core.rules[group].windowed:
+        core.state.let_go_by_identity(blocks)
+    else:
+        core.state.let_go(blocks, front)
+
+
+def lists(core: Core, group: int) -> bool:
+    """Are new blocks of the group listed, to be zeroed by a worker? (core.md §5)"""
+    return core.rules[group].is_full and not core.rules[group].sinks
+
+
+def surely(request: Request) -> int:
+    """Computed tokens that the scheduler says cannot be taken back."""
+    return settled(request, request.computed)
 
 
 def shared_prefix(core: Core, group: int, name: str, counts: list[int]) -> int:
@@ -341,4 +393,22 @@ class Policy:
     attach: Callable[[Core, Plan], None] = attach_all
     renewed: Callable[[Core, str], list[int]] = renewed
     give_back: Callable[[Core, str], None] = give_back
+    let_go: Callable[[Core, int | None, list[int], bool], None] = let_go
+    lists: Callable[[Core, int], bool] = lists
+    surely: Callable[[Request], int] = surely
+    check: Callable[[Shape, Sequence[Rule]], None] = lookup.check
+    alignment: Callable[[Shape, Sequence[Rule]], int] = lookup.alignment
     shared_prefix: Callable[[Core, int, str, list[int]], int] = shared_prefix
+    # What is in `features`; without it None and False.
+    state: type[State] = State
+    ahead: Callable[[Shape], int] | None = None  # tokens behind a block that its identity covers
+    junction: Callable[[Core, Request, int], int] | None = None  # where a prefix ends that others share
+    copies: Callable[[Core, int, Plan], bool] | None = None  # is a block copied for this allocation?
+    make_private: Callable[[Core, int, str, bool], list[int]] | None = None  # copies it
+    finish: Callable[[Core], None] | None = None  # the copies have run
+    name_tail: Callable[[Core, int, Request, int], None] | None = None  # names the end of a prompt in its block
+    offer: Callable[[Core, int, str, int, int], None] | None = None  # offers states to a connector
+    last_offer: Callable[[Core, str], None] | None = None  # the same when a request ends
+    external_begins_whole: bool = False  # are external tokens refused behind a hit that ends inside a block?
+    skips_tokens: bool = False  # are external tokens before a window left out one by one, or by whole blocks?
+    counts_admitted: bool = False  # is a lookup counted only when its request is admitted?

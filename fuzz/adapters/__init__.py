@@ -22,8 +22,13 @@ def family_of(spec: str) -> Family | None:
     return next((family for family in families().values() if family.claims(spec)), None)
 
 
-def references() -> tuple[str, ...]:
+def described() -> tuple[str, ...]:
     """Full names of the releases that the model describes exactly, apart from known deviations."""
+    return tuple(family.spec(version) for family in families().values() for version in family.exact)
+
+
+def references() -> tuple[str, ...]:
+    """Full names of those by whose rules our core goes."""
     return tuple(family.spec(family.reference) for family in families().values() if family.reference is not None)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..adapters import references
+from ..adapters import described, references
 from ..findings.writing import write_file
 from .completion import release_names
 from .options import JsonOption
@@ -44,7 +44,7 @@ def deviations(
     known = known_of(target)
     if known is None:
         raise typer.BadParameter(
-            f"--target: no deviations of {target!r} are declared; there are {', '.join(references())}"
+            f"--target: no deviations of {target!r} are declared; there are {', '.join(described())}"
         )
     declared = known.deviations
     if keep is None and check is None and also is None:
@@ -69,7 +69,7 @@ def deviations(
         else:
             shown = check_traces(declared, check or Path(), core, say)
     if write is not None:
-        write_file(write, page_of(target, shown.traces, pages_elsewhere(write)))
+        write_file(write, page_of(target, shown.traces, pages_elsewhere(write), str(keep or check)))
     if as_json:
         print(tagged("deviations", {"shown": sorted(shown.traces), "problems": shown.problems}))
     else:

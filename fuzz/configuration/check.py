@@ -123,7 +123,7 @@ class Judge:
         self.reach = reach or Reach(target.name)
         self.oracle = oracle
         known = known_of(target.name)
-        self.reference = None if known is None else known.rules()
+        self.reference = None if known is None or known.rules is None else known.rules()
         self.reach.declared = () if known is None else known.configuration_deviations
         self.reach.deviations.update({deviation.id: 0 for deviation in self.reach.declared})
         self._start()

@@ -209,7 +209,7 @@ class _RightCalculator:
 
     def __init__(self, name: str) -> None:
         self.name, known = name, known_of(name)
-        self._rules = None if known is None else known.rules()
+        self._rules = None if known is None or known.rules is None else known.rules()
 
     def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
         return {**(answer(op, inputs) if self._rules is None else self._rules.answer(op, inputs))}

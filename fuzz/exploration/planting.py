@@ -94,7 +94,7 @@ def without_short_steps(expansion: Expansion) -> None:
     core_of(expansion).coordinator.steps.note = lambda request, settled: None
 
 
-def decide(expansion: Expansion, **decisions: Callable[..., Any]) -> None:
+def decide(expansion: Expansion, **decisions: Any) -> None:
     """Let the model decide otherwise."""
     model = expansion.pair.model
     model.policy = replace(model.policy, **decisions)

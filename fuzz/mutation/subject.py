@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
-from ..adapters import family_of, references
+from ..adapters import described, family_of
 from ..adapters.impl import CORES, mutable_impl
 from ..opening.child import PythonPlace
 from ..opening.targets import interpreter_of
@@ -120,11 +120,11 @@ def subject_of(spec: str) -> Subject:
     if spec == next(iter(CORES)):
         return Subject(spec, spec, mutable_impl(), None)
     family = family_of(spec)
-    wanted = f"write {', '.join(references())} or {next(iter(CORES))}"
+    wanted = f"write {', '.join(described())} or {next(iter(CORES))}"
     if family is None or family.mutable is None:
         raise ValueError(f"{spec!r} is no core whose mutants can be made; {wanted}")
     name, place = interpreter_of(spec)
-    if name != family.spec(family.reference or ""):
+    if name not in described():
         raise ValueError(f"{name} is not described exactly by the model, so that no difference tells; {wanted}")
     return Subject(name, family.name, family.mutable(), place)
 

@@ -145,6 +145,8 @@ class TargetInChild(_InChild[ServedTarget]):
 
     copies: tuple[tuple[int, int], ...] = ()
     """See `targets.base.copies_of`."""
+    handed: tuple[tuple[str, int, int, int], ...] = ()
+    """See `targets.base.handed_of`."""
 
     @property
     def lacks(self) -> frozenset[str]:
@@ -196,7 +198,7 @@ class TargetInChild(_InChild[ServedTarget]):
 
     def _ask(self, about: Shape | Operation, deadline_s: float, **how: bool) -> tuple[Outcome, Snapshot | None]:
         """Ask the running child, as `how` says. Whatever goes wrong, the child is killed."""
-        self.copies = ()
+        self.copies = self.handed = ()
         if self._process is None:
             raise TargetLostError("crash", "the target is not running; call start first")
         try:
@@ -205,6 +207,7 @@ class TargetInChild(_InChild[ServedTarget]):
             self.close()  # the child is lost, or a line may have been read or written in part
             raise
         self.copies = cast(tuple[tuple[int, int], ...], notes.get("copies", ()))
+        self.handed = cast(tuple[tuple[str, int, int, int], ...], notes.get("handed", ()))
         if "hides" in notes:
             self._process.hides = frozenset(cast(tuple[str, ...], notes["hides"]))
         return outcome, snapshot

@@ -10,18 +10,18 @@ from ..targets.family import Known, unpatched
 
 
 def known_of(target_name: str) -> Known | None:
-    """The known deviations of this target; None unless it is a reference release, patched or not."""
+    """The known deviations of this target; None unless it is a release that the model describes, patched or not."""
     family = family_of(target_name)
-    if family is None or family.known is None or family.reference is None:
-        return None
-    return family.known() if unpatched(target_name) == family.spec(family.reference) else None
+    known = None if family is None else family.exact.get(unpatched(target_name).partition("==")[2])
+    return None if known is None else known()
 
 
 def family_known(target_name: str) -> Known | None:
-    """The known deviations of the family's reference release, whichever of its releases this is; None for what is no
-    release of a family that has them."""
+    """The same; for another release of a family that has such ones the deviations of its reference release."""
     family = family_of(target_name)
-    return None if family is None or family.known is None else family.known()
+    if (known := known_of(target_name)) is not None or family is None or family.reference is None:
+        return known
+    return family.exact[family.reference]()
 
 
 def declared_for(target_name: str) -> tuple[Deviation, ...]:

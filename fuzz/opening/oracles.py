@@ -58,7 +58,7 @@ def suited_and_why(spec: str, target: Target | None = None) -> tuple[tuple[str, 
     family = family_of(spec)
     if family is not None:
         version = unpatched(spec).partition("==")[2] or family.here
-        if version == family.reference:
+        if version in family.exact:
             return ORACLES, "the model describes this release exactly"
         return MODEL_FREE, "the model describes another release"
     said = {} if target is None else {"hides": hidden_fields, "lacks": lacking, "does by design": designs_of}

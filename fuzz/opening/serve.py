@@ -27,7 +27,7 @@ from ..targets.base import (
     TargetUnavailableError,
     block_sizes_of,
     designs_of,
-    hidden_fields,
+    hidden_from_model,
     is_told,
     lacking,
     losing,
@@ -74,7 +74,7 @@ def _opened(spec: str, role: str, fix: Sequence[str]) -> Begun:
         _apply(path)
     served: Any = open_calculator_here(spec) if role == "calculator" else open_here(spec)
     allow_recursion()
-    said = [sorted(read(served)) for read in (lacking, hidden_fields, designs_of, offering, losing, block_sizes_of)]
+    said = [sorted(read(served)) for read in (lacking, hidden_from_model, designs_of, offering, losing, block_sizes_of)]
     asked = count()
     named = [str(getattr(served, "name", "")), str(getattr(served, "like", "") or "")]
     ready = [str(getattr(served, "version", "")), resident_bytes(), *said, *named]

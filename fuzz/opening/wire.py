@@ -28,7 +28,7 @@ from ..findings.finding import LOST
 from ..findings.ops_json import cause_from_json, outcome_from_json, to_json
 from ..findings.reading import MAX_DEPTH, check_depth
 from ..findings.visible import whole
-from ..targets.base import Target, TargetLostError, hidden_fields
+from ..targets.base import Target, TargetLostError, hidden_from_model
 
 MAX_LINE = 1 << 28
 """The most bytes of a line; a longer one means that the other side does not follow the protocol."""
@@ -74,16 +74,17 @@ def document_of(line: bytes) -> object:
     return document
 
 
-NOTES = ("copies", "hides")
-"""Attributes of a target that can be sent with an answer: `copies` if there are any, `hides` after a start."""
+NOTES = ("copies", "handed", "hides")
+"""Attributes of a target that can be sent with an answer: `copies` and what is `handed` over if there are any, `hides`
+after a start."""
 Notes: TypeAlias = Mapping[str, Value]
 
 
 def notes_of(target: Target, started: bool) -> Notes:
     """The notes to send with an answer of this target; `started` if it answers a start."""
-    copies = getattr(target, "copies", ())
-    hides = {"hides": tuple(sorted(hidden_fields(target)))} if started else {}
-    return {"copies": copies, **hides} if copies else hides
+    told = {name: value for name in ("copies", "handed") if (value := getattr(target, name, ()))}
+    hides = {"hides": tuple(sorted(hidden_from_model(target)))} if started else {}
+    return {**told, **hides}
 
 
 def answer_message(outcome: Outcome, snapshot: Snapshot | None, resident: int, notes: Notes) -> list[object]:

@@ -38,7 +38,7 @@ KEPT = "docs/evidence/deviations"
 def find_smallest(name: str, deviation: Deviation, target: Target, seconds: float) -> TraceFile | None:
     """The smallest trace of this name (`trace_names`) of a deviation; None if none came up in so many seconds."""
     summary = Summary(target.name, "random", 0)
-    plan = Plan(0, seconds=seconds, chaos=deviation.chaos_only, without=(name,))
+    plan = Plan(0, seconds=seconds, chaos=deviation.chaos_only, without=(name,)).possible_on(target)
     run_random(target, plan, summary)
     if summary.finding is None or summary.trace is None:
         return None
@@ -59,10 +59,13 @@ def undeclared(name: str, trace: Trace, target: Target) -> Finding | str:
     return finding.without_cause()
 
 
-def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]], elsewhere: Sequence[str] = ()) -> str:
+def page(
+    target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]], elsewhere: Sequence[str] = (), kept: str = KEPT
+) -> str:
     """The deviations of a target as Markdown; `shown` has trace and finding by the names of `trace_names`.
 
-    `elsewhere`: names of pages beside it on what other releases do in these traces.
+    `elsewhere`: names of pages beside it on what other releases do in these traces. `kept`: the folder with the traces,
+    which is called like the page.
     """
     others = ", ".join(f"[{name}]({name})" for name in elsewhere)
     lines = [
@@ -71,8 +74,8 @@ def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]], elsew
         "Lockstep holds the release against the model, with the deviations below declared: all else agrees exactly.",
         "Each has the smallest trace that shows it and, where requests come to read wrong content, the smallest in",
         "which the shadow memory sees one do so. This page is written by",
-        f"`blockproof deviations --target {target_name} --keep {KEPT} --write {KEPT}.md`",
-        f"and checked by `blockproof deviations --target {target_name} --check {KEPT}`.",
+        f"`blockproof deviations --target {target_name} --keep {kept} --write {kept}.md`",
+        f"and checked by `blockproof deviations --target {target_name} --check {kept}`.",
         *([f"What other releases make of these traces: {others}."] if others else []),
     ]
     for deviation in declared_for(target_name):
@@ -80,7 +83,7 @@ def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]], elsew
         lines += prose(f"shows when: {deviation.condition}", bullet="* ")
         lines += prose(f"source: {deviation.source}", bullet="* ")
         for name in trace_names(deviation):
-            lines += ["", *_trace_lines(name, shown)]
+            lines += ["", *_trace_lines(name, shown, Path(kept).name)]
     return "\n".join([*lines, ""])
 
 
@@ -89,13 +92,13 @@ def pages_elsewhere(page: Path) -> list[str]:
     return sorted(path.name for path in page.parent.glob(f"{page.stem}-*.md"))
 
 
-def _trace_lines(name: str, shown: Mapping[str, tuple[TraceFile, Finding]]) -> list[str]:
+def _trace_lines(name: str, shown: Mapping[str, tuple[TraceFile, Finding]], folder: str) -> list[str]:
     if name not in shown:
         return [f"{name}: no trace found"]
     file, finding = shown[name]
     steps = [f"{number:3}  {operation_text(operation)}" for number, operation in enumerate(file.trace.operations)]
     told = [shape_text(file.trace.shape), *steps, "", *str(finding).splitlines()]
-    return [f"[deviations/{name}.json](deviations/{name}.json)", "", "```", *told, "```"]
+    return [f"[{folder}/{name}.json]({folder}/{name}.json)", "", "```", *told, "```"]
 
 
 Say = Callable[[str], None]

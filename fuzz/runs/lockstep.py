@@ -37,8 +37,9 @@ from ..findings.severity import worst_of
 from ..findings.starved import Starved
 from ..opening.known_deviations import model_for
 from ..targets.answers import problem_with_answer
-from ..targets.base import TargetLostError, is_told, likeness
+from ..targets.base import TargetLostError, copies_of, handed_of, hidden_from_model, is_told, likeness
 from ..targets.block_ids import stray_id
+from ..targets.declarations import SEVERAL_NAMES
 from ..targets.deviations import MISUSE_UNCHECKED, DeviatingModel, corrupting
 from ..targets.glance import Answering, Glancing
 from ..targets.rule import model_answer
@@ -98,6 +99,7 @@ class LockstepRun(Run):
         self._glances, self._looked = False, True
         self._glance = cast(Glancing, self.target).glance if hasattr(self.target, "glance") else self.target.step
         self._blind = self._may_be_blind()
+        self._tells_handed = self.model.policy.finish is not None and hasattr(self.target, "handed")
         self.full_look_every = self.judging.full_look_every
         expected, ours = self.model.construction, self._looks.look()
         try:
@@ -152,6 +154,8 @@ class LockstepRun(Run):
                 self._ours, self._theirs, finding = ours, theirs, None
             else:
                 finding = self._compare(operation, expected, actual, ours, theirs)
+            if finding is None and told and self._tells_handed:
+                finding = self._compare_handed(operation)
             if finding is not None and misused:
                 finding = self._excuse_misuse(operation, finding, theirs)
         except TargetLostError as lost:
@@ -230,6 +234,10 @@ class LockstepRun(Run):
             return self._compare(last, Done(), Done(), self._looks.look(), cast(Glancing, self.target).look())
         except TargetLostError as lost:
             return self._lost(lost, last, self.outcomes[-1])
+
+    def _hidden(self) -> frozenset[str]:
+        """Less than to others: the model knows all names of a block."""
+        return hidden_from_model(self.target) - {SEVERAL_NAMES}
 
     def _may_glance(self) -> bool:
         """True if both sides can look at less than everything, and no oracle needs everything."""
@@ -352,6 +360,18 @@ class LockstepRun(Run):
             misuse=self.misused,
         )
         return self.found
+
+    def _compare_handed(self, operation: Operation) -> Finding | None:
+        """A finding if the two sides ask for other copies, or offer other states."""
+        sides = (
+            ("copies", self.model.copied, copies_of(self.target)),
+            ("handed", self.model.offered, handed_of(self.target)),
+        )
+        for observable, ours, theirs in sides:
+            if ours != theirs:
+                self.found = Finding(observable, operation, len(self.operations) - 1, Done(ours), Done(theirs))
+                return self.found
+        return None
 
 
 def _said(observable: str, expected: Outcome, actual: Outcome, ours: Snapshot, theirs: Snapshot) -> str:

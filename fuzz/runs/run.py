@@ -258,7 +258,7 @@ class Run(ABC):
         """Let the target build a core. Only then it is certain what it hides."""
         with unharmed():
             outcome, snapshot = ask(self.target.start, shape)
-        self.hidden = hidden_fields(self.target)
+        self.hidden = self._hidden()
         self.designs = in_shape(designs_of(self.target), shape)
         if SHADOW in self.oracles and self._sees_tables():
             losses = self._shadow_losses()
@@ -266,6 +266,10 @@ class Run(ABC):
         if isinstance(outcome, Failed):
             self.not_built = why_failed(outcome)
         return outcome, snapshot
+
+    def _hidden(self) -> frozenset[str]:
+        """What of the target's snapshots cannot be compared or judged."""
+        return hidden_fields(self.target)
 
     def _sees_tables(self) -> bool:
         """True if there are tables through which the shadow memory can read and write."""
@@ -283,7 +287,7 @@ class Run(ABC):
     def _start_contract(self, snapshot: Snapshot) -> None:
         """Start the contract oracle. Not before the core is built: only then the target says what it hides."""
         if CONTRACT in self.oracles:
-            self.contract = self._contract_for(self.hidden)
+            self.contract = self._contract_for(hidden_fields(self.target))
             self.contract.start(snapshot)
 
     def _contract_for(self, hidden: frozenset[str]) -> Contract:

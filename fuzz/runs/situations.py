@@ -171,6 +171,12 @@ class Situations:
         tokens, blocks = request.hit or (0, [])
         self.reached["many blocks: found by a lookup"] += tokens >= MANY and _are_many(blocks)
         self.reached["hit"] += tokens > 0
+        if model.policy.name_tail is not None:
+            self.reached["hit inside a block"] += any(
+                row and tokens % rule.b for row, rule in zip(blocks, model.rules, strict=True)
+            )
+            self.reached["names look ahead"] += tokens > 0 and model.ahead > 0
+            self.reached["shared prefix goes on"] += request.junction > 0
         self.reached["hit with null entries"] += tokens > 0 and any(NULL in row for row in blocks)
         if tokens:
             self._hit_before.update(block for row in blocks for block in row if block != NULL)

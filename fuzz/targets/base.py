@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from ...model.ops import Landed, Operation, Outcome, Shape
+from ...model.ops import Landed, Operation, Outcome, Shape, Value
 from ...model.shown.snapshot import Snapshot
 from ..findings.cause import Cause
 from ..findings.cause import failed as failed
@@ -17,7 +17,9 @@ from .adapting import adapted as adapted
 from .adapting import adapted_shape as adapted_shape
 from .declarations import (
     HOLDS_BACK,
+    NAMES_OF_BLOCKS,
     OFFERS,
+    SEVERAL_NAMES,
     designs_with,
     in_shape,
     problem_with_names,
@@ -94,6 +96,12 @@ def hidden_fields(target: Target) -> frozenset[str]:
 
     The names and their effects are `declarations.HIDES`. TargetUnavailableError for anything else.
     """
+    hidden = hidden_from_model(target)
+    return hidden | NAMES_OF_BLOCKS if SEVERAL_NAMES in hidden else hidden
+
+
+def hidden_from_model(target: Target) -> frozenset[str]:
+    """The same for a model, which knows all names of a block: what the target says that it hides. Errors as there."""
     return frozenset(_declared(target, "hides"))
 
 
@@ -183,6 +191,12 @@ def likeness(target: Target) -> str:
     if not isinstance(like, str):
         raise TargetUnavailableError(f"{target.name}: like is {like!r}; write a release, as in like = 'NAME==VERSION'")
     return like
+
+
+def handed_of(target: Target) -> tuple[Value, ...]:
+    """What the last operation offered to a connector: the attribute `handed` of the target, empty if none. Each offer
+    has a request, a group, a block with a state, and how many tokens it is of."""
+    return tuple(getattr(target, "handed", ()))
 
 
 def copies_of(target: Target) -> tuple[tuple[int, int], ...]:

@@ -22,6 +22,11 @@ PAGE = "docs/reference/declarations.md"
 HOLDS_BACK = "held_back"
 """Name of `hides` for a core that waits for the steps that use a block before it hands the block out."""
 
+SEVERAL_NAMES = "several_names"
+"""Name of `hides` for a core whose blocks may have several names."""
+NAMES_OF_BLOCKS = frozenset({"labels", "earliest", "num_identities", "registered", "events"})
+"""Fields of a snapshot that say what blocks are registered as."""
+
 EXCHANGES, EVICTS_MORE, FORGETS_PREEMPTED = "exchanges", "evicts_more", "forgets_preempted"
 PUBLISHES_AT_END, COUNTS_AT_LAUNCH = "publishes_at_end", "counts_at_launch"
 APPEND_ONLY = "append_only"
@@ -50,12 +55,14 @@ HIDES: Mapping[str, str] = {
     "new_block_ids": "Ids of new blocks that were not drained yet are not shown.",
     "stats": "Statistics that were not drained yet are not shown.",
     "free_order": "The free blocks are shown in no order: S9 is not judged.",
+    SEVERAL_NAMES: "A block may have several names, or one that says more than its content, and the first is shown: "
+    "`labels`, `earliest`, `num_identities`, `registered` and `events` count as hidden to all but the model.",
     APPEND_ONLY: "The same as `exchanges` in `designs`, which is its newer name.",
     HOLDS_BACK: "The core is told `Landed`, and keeps what is given up while a step or a load uses it out of the free "
     "blocks until then, with its reference: S13 asks that nobody is given such a block, S1 lets it be neither free nor "
     "held.",
 }
-"""Legal names of `hides`: the fields of a `Snapshot`, and three kinds of behaviour."""
+"""Legal names of `hides`: the fields of a `Snapshot`, and four kinds of behaviour."""
 
 DESIGNS: Mapping[str, str] = {
     EXCHANGES: "Blocks of the same content are merged. A table entry may be exchanged for another block that holds the "

@@ -38,16 +38,16 @@ def patch_in(spec: str) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """Known deviations of the reference release: where it differs from the model."""
+    """Known deviations of a release that the model describes: where it differs."""
 
     deviations: "tuple[Deviation, ...]"
     """Deviations of the core."""
     policy_of: "PolicyOf"
     """What a core with these deviations decides."""
-    configuration_deviations: "tuple[Deviation, ...]"
+    configuration_deviations: "tuple[Deviation, ...]" = ()
     """Deviations of the arithmetic of configurations."""
-    rules: "Callable[[], DeviatingRules]"
-    """Makes the rules of that arithmetic with these deviations in them."""
+    rules: "Callable[[], DeviatingRules] | None" = None
+    """Makes the rules of that arithmetic with these deviations in them; None where the model has none for it."""
     elsewhere: "tuple[Deviation, ...]" = ()
     """Deviations of other releases than the reference, which `policy_of` knows as well: what findings are put down
     to there (`engines.root_causes`). Lockstep takes none of them into account."""
@@ -129,11 +129,11 @@ class Family:
     releases: tuple[str, ...] = ()
     """Versions that are known to work, oldest first: the last patch release of each minor version."""
     reference: str | None = None
-    """The version whose behaviour the model describes exactly, so that lockstep holds; None if there is none."""
+    """The version by whose rules our core goes, too: one of `exact`; None if there is none."""
+    exact: "Mapping[str, Callable[[], Known]]" = field(default_factory=dict)
+    """By version that the model describes exactly, so that lockstep holds: returns its known deviations."""
     scheduler: str = ""
     """Module that runs a release's own scheduler, in its interpreter (`scheduler_cases`); empty for none."""
-    known: Callable[[], Known] | None = None
-    """Returns the known deviations of the reference release; None if there are none."""
     own_tests: "Callable[[], OwnTests] | None" = None
     """The tests of the reference release; None if they cannot be run."""
     mixes: str = ""

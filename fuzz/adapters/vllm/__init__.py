@@ -43,6 +43,13 @@ def _known() -> Known:
     return Known(DEVIATIONS, policy_of, CONFIGURATION_DEVIATIONS, Reference0230, ELSEWHERE, reaction_to)
 
 
+def _known_0330() -> Known:
+    from .deviations_0330 import DEVIATIONS, policy_of
+    from .misuse import reaction_to
+
+    return Known(DEVIATIONS, policy_of, reaction_to=reaction_to)
+
+
 def _own_tests() -> OwnTests:
     from .own_tests import OWN_TESTS
 
@@ -65,7 +72,7 @@ FAMILY = Family(
     releases=KNOWN,
     reference=REFERENCE,
     scheduler=f"{__name__}.scheduler",
-    known=_known,
+    exact={REFERENCE: _known, "0.33.0": _known_0330},
     own_tests=_own_tests,
     mutable=_mutable,
     mixes=f"{__name__}.scheduler_mixes",

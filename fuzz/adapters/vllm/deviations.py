@@ -4,11 +4,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....model import arith, lookup
 from ....model.attention import Chunked, CoreError, Rule
-from ....model.identity import extra_keys
 from ....model.ops import Submit
 from ....model.state import Request
 from ....model.tables import (
@@ -215,22 +214,27 @@ ELSEWHERE = (
 """What other releases do that the reference does not."""
 
 
-def policy_of(declared: Collection[str], note: Note) -> Policy:
-    """What a core decides that has the deviations with these ids."""
-    policy, keys = Policy(), [name for name in CHANGES if name in declared]
-    for entry, (names, compute) in DECISIONS.items():
+def policy_of(declared: Collection[str], note: Note, rules: "Rules | None" = None) -> Policy:
+    """What a core decides that has the deviations with these ids, by the rules of the reference if none are given."""
+    base, decisions, states_of = rules or Rules()
+    policy, keys = base, [name for name in CHANGES if name in declared]
+    for entry, (names, compute) in decisions.items():
         if quirks := [name for name in names if name in declared]:
-            decide = blamed(compute, getattr(policy, entry), quirks, note)
-            policy = replace(policy, **{entry: decide})
+            change: dict[str, Any] = {entry: blamed(compute, getattr(policy, entry), quirks, note)}
+            policy = replace(policy, **change)
     if keys:
-        of_release = _Keys(keys, note)
+        of_release = _Keys(keys, note, base)
         policy = replace(policy, content_keys=of_release.named, event_keys=of_release.shown)
     if "hit-taken-for-external" in declared or "hit-not-cut" in declared:
         policy = replace(policy, attach=partial(attach_in_turn, "hit-taken-for-external" in declared, note))
     if any(name in declared for name in state_deviations.HELD):
-        of_states = state_deviations.ReleaseStates(declared, note)
+        of_states = states_of(declared, note, base)
         policy = replace(
-            policy, states=of_states.predicted, extend_states=of_states.extend, null_skipped=of_states.null
+            policy,
+            states=of_states.predicted,
+            extend_states=of_states.extend,
+            null_skipped=of_states.null,
+            make_private=of_states.make_private,
         )
     if state_deviations.LEFT_BEHIND in declared:
         policy = replace(policy, renewed=partial(state_deviations.left_behind, note))
@@ -247,13 +251,13 @@ class _Keys:
     """Extra keys as the release makes them. A deviation has occurred once two different keys become equal, or equal
     ones different."""
 
-    def __init__(self, quirks: Collection[str], note: Note) -> None:
-        self.quirks, self.note = quirks, note
+    def __init__(self, quirks: Collection[str], note: Note, base: Policy) -> None:
+        self.quirks, self.note, self.base = quirks, note, base
         self._seen: dict[object, Keys] = {}
 
     def named(self, submit: Submit, start: int, end: int) -> Keys:
         """Those of a block that gets its identity. `late`: naming goes on behind the prompt."""
-        keys, late = extra_keys(submit, start, end), start > 0 and end > len(submit.prompt)
+        keys, late = self.base.content_keys(submit, start, end), start > 0 and end > len(submit.prompt)
         for name in self.quirks:
             changed = CHANGES[name][1](keys, submit, start, end, late)
             made_from, made = self._seen.setdefault((name, "of", changed), keys), (name, "to", keys)
@@ -263,7 +267,7 @@ class _Keys:
 
     def shown(self, submit: Submit, start: int, end: int) -> Keys:
         """Those that an event shows, without their tags."""
-        keys = extra_keys(submit, start, end)
+        keys = self.base.event_keys(submit, start, end)
         for name in self.quirks:
             changed = CHANGES[name][1](keys, submit, start, end, False)
             self.note(name, [value for _, value in changed] != [value for _, value in keys], harmless=True)
@@ -392,3 +396,11 @@ DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "admits": (("gate-lookahead", "gate-reserved"), release_admits),
 }
 """By entry of the policy: the deviations that it has, and the release's decision with some of them."""
+
+
+class Rules(NamedTuple):
+    """What a release's deviations are deviations from, and how it decides with them."""
+
+    base: Policy = Policy()
+    decisions: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = DECISIONS
+    states_of: type[state_deviations.ReleaseStates] = state_deviations.ReleaseStates

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from ...targets.declarations import SEVERAL_NAMES
+
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
@@ -50,6 +52,8 @@ class Release:
     block, and loads it from outside as well. An allocation with such a hit is refused without calling the core."""
     offers_boundary_states: bool = False
     """In each step the manager offers states at boundaries to a connector, and the scheduler drains the offers."""
+    offers_last_state: bool = False
+    """The manager offers the state at a prompt's end when its request ends, before it is freed."""
     mixed_prompts: bool = False
     """A prompt may have tokens and embeddings, and says of each position which of them counts."""
     common_prefix: bool
@@ -95,7 +99,7 @@ class Release:
         events = set() if self.events_name_groups or len(manager.coordinator.single_type_managers) == 1 else {"events"}
         partial = getattr(manager.coordinator, "enable_partial_hash_hits", False)
         ahead = getattr(manager.block_pool, "num_hash_lookahead_tokens", 0)
-        return frozenset(events | (_IDENTITIES if partial or ahead else set()))
+        return frozenset(events | ({SEVERAL_NAMES} if partial or ahead else set()))
 
     def loses_with(self, manager: Any) -> frozenset[str]:
         """What this release is known to do wrong with this manager: one with a connector keeps the old hashes, which
@@ -104,7 +108,6 @@ class Release:
         return self.loses | (_LOSES_WITH_EAGLE if old else frozenset())
 
 
-_IDENTITIES = {"labels", "earliest", "num_identities", "registered", "events"}
 _LOSES = frozenset(
     {
         *("computed-taken-back", "skipped-on-optimistic-count", "chunk-astride-block", "chunked-refuses"),
@@ -159,6 +162,7 @@ _CHANGES: tuple[dict[str, object], ...] = (
     {
         "since": "0.33",
         "eagle": "lookahead",
+        "offers_last_state": True,
         "caches_unaligned_states": False,
         "loses": _LOSES | {"window-kept-for-scheduler"},
     },

@@ -6,8 +6,8 @@ from ....model import arith
 from ....model.attention import Mamba, Rule
 from ....model.ops import NULL
 from ....model.state import Request
-from ....model.tables import Core, Plan, arranged, candidates, extend_states, renewed, stands, states
-from ...targets.deviations import Deviation, Note
+from ....model.tables import Core, Plan, Policy, arranged, candidates, extend_states, real, renewed, stands, states
+from ...targets.deviations import Deviation, Note, UndefinedStateError
 
 PILE_UP, GATE = "mamba-states-pile-up", "mamba-gate"
 LEFT_BEHIND = "states-left-behind"
@@ -15,6 +15,7 @@ NEGATIVE, EXTERNAL = "mamba-negative-demand", "mamba-external-state"
 MOVED_AWAY = "draft-states-moved-away"
 HELD = (PILE_UP, GATE, NEGATIVE, EXTERNAL, MOVED_AWAY)
 """Those that say which states a request holds."""
+SHARED = "shared-draft-state"
 BY_SCHEDULER = "states-by-scheduler"
 
 DEVIATIONS: tuple[Deviation, ...] = (
@@ -107,8 +108,13 @@ def all_stand(quirks: Collection[str], core: Core, group: int, i: int, request: 
 class ReleaseStates:
     """What the release decides, and the indices that it remembers for it."""
 
-    def __init__(self, declared: Collection[str], note: Note) -> None:
-        self.declared, self.note = declared, note
+    by_processed = False
+    """Are states given back by the tokens whose outcome is known (0.33), over null entries, too?"""
+
+    def __init__(self, declared: Collection[str], note: Note, base: Policy) -> None:
+        self.declared, self.note, self.base = declared, note, base
+        self.copied: set[tuple[int, str]] = set()
+        """By group and request: who gets a copy in this allocation."""
         self._before: dict[tuple[int, str], int | None] = {}
         """By group and request, once it has a running state: the index of the state before it."""
 
@@ -139,7 +145,7 @@ class ReleaseStates:
             nulls, moving = self._without_new(rule, plan, held, started)
             new = max(0, missing - nulls - len(moving))
             right = arriving + new + candidates(table, counts)
-        if missing < 0 and NEGATIVE in quirks:
+        if missing < 0 and NEGATIVE in quirks and not (core.policy.copies and core.policy.copies(core, group, plan)):
             right = arriving + missing + candidates(table, counts)
         if EXTERNAL in quirks and arriving:
             wanted = rule.required(plan.main) - len(plan.hit[group])
@@ -167,6 +173,7 @@ class ReleaseStates:
         elif end > before:
             nulls, moving = self._without_new(rule, plan, before, started)
             right = arranged(core, group, plan, table, core.state.references())
+            self.check_moving(core, table, moving)
             away = [i for i in moving if i >= low]
             self.note(PILE_UP, [i for i in moving if i < low] != right.moved or bool(right.dropped))
             gone, least = bool(away) or before + nulls > max(before, low), _least(core, rule, plan)
@@ -178,8 +185,20 @@ class ReleaseStates:
                 table.append(table[old])
                 table[old] = NULL
             core.grow(group, table, end - len(table))
-        if end > before:
+        if end > before or key in self.copied:
             self._before[key] = before - 1 - (rule.p if started else 0) if before else None
+        elif self.by_processed:
+            self._before.setdefault(key, None)
+        self.copied.discard(key)
+
+    def make_private(self, core: Core, group: int, name: str, is_state: bool) -> list[int]:
+        """A copy is a step of its own to the release."""
+        if is_state:
+            self.copied.add((group, name))
+        return self.base.make_private(core, group, name, is_state) if self.base.make_private else []
+
+    def check_moving(self, core: Core, table: list[int], moving: list[int]) -> None:
+        """Blocks move wherever they are held."""
 
     def null(self, core: Core, group: int, name: str, settled: int) -> None:
         """States that p tokens less than the computed ones need no more are given back up to the first null entry, and
@@ -188,22 +207,35 @@ class ReleaseStates:
         if not table:
             self._before.pop(key, None)
         if PILE_UP not in self.declared or not isinstance(rule, Mamba):
-            core.null_skipped(group, name, settled)
+            self.base.null_skipped(core, group, name, settled)
             return
-        computed = max(0, settled - rule.p)
+        computed = settled if self.by_processed else max(0, settled - rule.p)
         end = min(rule.first(computed), len(table))
-        run = _run_before(table, end)
-        gone, table[end - run : end] = table[end - run : end][::-1], [NULL] * run
+        run = end if self.by_processed and rule.align else _run_before(table, end)
+        gone, table[end - run : end] = real(table[end - run : end])[::-1], [NULL] * run
         core.state.let_go_by_identity(gone)
         last = self._before.get(key)
         is_past = last is not None and last < arith.cdiv(computed, rule.b) - 1
         if last is not None and is_past and table[last] != NULL:
             block, table[last] = table[last], NULL
-            core.state.let_go([block])
+            core.policy.let_go(core, group, [block], False)
             self.note(PILE_UP, block not in core.state.identity)
         unneeded = table[end : rule.first(settled)] if rule.align else []
         stays = any(block in core.state.identity for block in unneeded)
         self.note(PILE_UP, stays or any(table[: rule.first(computed)]))
+
+
+class ProcessedStates(ReleaseStates):
+    """The same of vLLM 0.33."""
+
+    by_processed = True
+
+    def check_moving(self, core: Core, table: list[int], moving: list[int]) -> None:
+        """A block that moves must be the request's alone, and have no name; else nothing more is said."""
+        counts = core.state.references()
+        if SHARED in self.declared and any(counts[table[i]] != 1 or table[i] in core.state.identity for i in moving):
+            self.note(SHARED, True)
+            raise UndefinedStateError
 
 
 def _least(core: Core, rule: Mamba, plan: Plan) -> int:

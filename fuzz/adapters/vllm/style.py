@@ -60,6 +60,8 @@ class VllmStyleTarget:
         """See `targets.base.hidden_fields` and `Release.hides`; all of it is known once a core is built."""
         self.copies: tuple[tuple[int, int], ...] = ()
         """See `targets.base.copies_of`."""
+        self.handed: tuple[tuple[str, int, int, int], ...] = ()
+        """See `targets.base.handed_of`."""
         self._binding = binding
         self._called = binding.release
         self._requests: dict[str, LiveRequest] = {}
@@ -101,7 +103,7 @@ class VllmStyleTarget:
         """Build a new core in place of the last one. Failed, without a snapshot, if it cannot be built."""
         self._requests = {}
         self._shape = shape
-        self.copies = ()
+        self.copies = self.handed = ()
         self._around = self._binding.around(shape)
         try:
             with redirect_stdout(sys.stderr):
@@ -167,7 +169,7 @@ class VllmStyleTarget:
             raise _unreadable(error) from error
 
     def _apply(self, operation: Operation) -> Outcome:
-        self.copies = ()
+        self.copies = self.handed = ()
         try:
             if type(operation) not in self._around.operations:
                 return _HANDLERS[type(operation)](self, operation)
@@ -261,7 +263,8 @@ class VllmStyleTarget:
     def _end_scheduling(self) -> None:
         """Drain what the scheduler drains at the end of a step; here every allocation is a step of its own."""
         if self._called.offers_boundary_states:
-            self._manager.take_boundary_state_offloads()
+            offers = self._manager.take_boundary_state_offloads()
+            self.handed = tuple([(name, *offer) for name, of_request in offers.items() for offer in of_request])
         if self._called.copies:
             copies, retained = self._manager.take_kv_cache_block_copies()
             self.copies = tuple([(copy.src_block_id, copy.dst_block_id) for copy in copies])
@@ -305,6 +308,10 @@ class VllmStyleTarget:
         return DONE
 
     def _free(self, op: ops.Free) -> Outcome:
+        if self._called.offers_last_state:
+            request = self._live(op.request).request
+            offers = self._manager.finalize_partial_tail_offloads(request)
+            self.handed = tuple([(op.request, *offer) for offer in offers])
         self._manager.free(self._live(op.request).request)
         self._requests.pop(op.request, None)
         return DONE

@@ -69,8 +69,10 @@ class States(EngineState):
         """It is known which drafts before position `end` are accepted: the states behind them count. If an accepted
         one reached the end of a block, its state may have been copied into the entry of that block."""
         self._judge_drafts(request, group, end, snapshot)
-        right = min(end, len(request.contents))
-        entry, ran = right // rule.b - 1, request.ran
+        if end > len(request.contents):
+            return  # which of them a worker has accepted is not known yet
+        right, ran = end, request.ran
+        entry = right // rule.b - 1
         block = request.states[group].get((entry + 1) * rule.b)
         if ran is None or block is None or not self._is_written(rule, ran.step, right, entry):
             return

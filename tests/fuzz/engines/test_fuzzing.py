@@ -42,7 +42,7 @@ def done(operations=700):
         ({}, {"jobs": 3, "isolate": True}, "--seconds 30 --jobs 3 --isolate"),
         ({"attention": ("full", "mamba")}, {}, "--operations 700 --attention full,mamba"),
         ({"oracles": ("shadow", "contract")}, {}, "--operations 700 --oracle shadow,contract"),
-        ({"oracles": MODEL_FREE}, {"spec": "vllm==0.33.0"}, "--operations 700"),
+        ({"oracles": MODEL_FREE}, {"spec": "vllm==0.32.0"}, "--operations 700"),
         ({"tensors": "cpu", "chaos": True}, {}, "--operations 700 --tensors cpu --chaos"),
     ],
 )

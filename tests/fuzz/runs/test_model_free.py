@@ -128,7 +128,8 @@ def test_the_model_leads_in_lockstep_and_the_target_without():
         ("impl", ORACLES),
         ("package.module:factory", ORACLES),
         ("vllm==0.23.0", ORACLES),
-        ("vllm==0.33.0", MODEL_FREE),
+        ("vllm==0.32.0", MODEL_FREE),
+        ("vllm==0.33.0", ORACLES),
         ("fault:free-order-reversed", ORACLES),
     ],
 )
@@ -329,4 +330,4 @@ def test_oracles_that_are_none_are_told(capsys, text, problem):
 def test_oracles_are_taken_in_the_order_of_their_strictness():
     assert oracles_or_usage("strict, liveness,lockstep", "impl") == (LOCKSTEP, LIVENESS, STRICT)
     assert oracles_or_usage("all", "impl") == (LOCKSTEP, SHADOW, CONTRACT, LIVENESS)
-    assert oracles_or_usage("auto", "vllm==0.33.0") == MODEL_FREE
+    assert oracles_or_usage("auto", "vllm==0.32.0") == MODEL_FREE

@@ -1,0 +1,135 @@
+"""What is copied for hits that end inside a block.
+
+A block may carry several names: that of all its tokens, and that of the end of a prompt inside it. Where a request
+writes on in a block whose names are to stay true, either it gets a copy of its own (a hit), or the names get one and
+the request keeps the block, since a worker's row only grows (a state that it has named itself). Until the copy has run,
+both blocks are held.
+"""
+
+from .. import arith, tables
+from ..attention import Full, Mamba, demand
+from ..ops import NULL
+from ..state import Request, Stored
+from ..tables import Core, Plan
+from .inside import enabled
+from .names import NamedState
+
+
+def copies(core: Core, group: int, plan: Plan) -> bool:
+    """Will the request need a copy of the block in which its hit ends, or of a state that it has named itself?"""
+    ends_inside = bool(plan.hit[group]) and plan.local % core.rules[group].b != 0
+    return ends_inside or (group, plan.op.request) in core.tails
+
+
+def make_private(core: Core, group: int, name: str, is_state: bool) -> list[int]:
+    """Copy the block that the request writes on in. Returns the block that is new in its table, if one is."""
+    i, source = core.tails.pop((group, name))
+    end = core.named_itself.pop((group, name), 0)
+    state = named(core)
+    copy, table = state.take(1)[0], state.tables[group][name]
+    state.outside += [source, copy]
+    state.copying += [source, copy]
+    demand(table[i] == source)
+    if end:
+        state.move(source, copy)
+        core.offers.append((name, group, copy, end))
+        if copy in state.identity:
+            core.registered_this_step.add(state.identity[copy])
+        return []
+    table[i] = copy
+    if not is_state:
+        core.new_block_ids[group].append(copy)
+    return [copy]
+
+
+def finish(core: Core) -> None:
+    """The copies have run: their sources and targets are held for them no more."""
+    state = named(core)
+    copied, state.copying = state.copying, []
+    core.copied = tuple(zip(copied[::2], copied[1::2], strict=True))
+    offers, core.offers = sorted(core.offers, key=lambda offer: offer[1]), []  # by group, then by request
+    core.offered = tuple(
+        offer for name in dict.fromkeys(offer[0] for offer in offers) for offer in offers if offer[0] == name
+    )
+    for block in copied:
+        state.outside.remove(block)
+    state.let_go_by_identity(copied)
+
+
+def named(core: Core) -> NamedState:
+    """Its pool."""
+    assert isinstance(core.state, NamedState)
+    return core.state
+
+
+def offer(core: Core, group: int, name: str, first: int, end: int) -> None:
+    """States that the request has named are offered to a connector, which may read them in this step."""
+    state, rule = named(core), core.rules[group]
+    if isinstance(rule, Mamba):
+        for block in core.state.tables[group].get(name, [])[first:end]:
+            if block in state.identity:
+                core.registered_this_step.add(state.identity[block])
+                if rule.align:
+                    core.offers.append((name, group, block, state.covers[block]))
+
+
+def last_offer(core: Core, name: str) -> None:
+    """A request ends: the state at its prompt's end is offered if no later token was computed, also in a step that
+    still runs."""
+    request = core.requests.get(name)
+    if request is not None and request.computed == request.processed:
+        ends = ((group, core.named_itself.get((group, name))) for group in range(len(core.rules)))
+        core.offered = tuple(
+            (name, group, core.tails[group, name][1], end) for group, end in ends if end == request.computed and end
+        )
+
+
+def give_back(core: Core, name: str) -> None:
+    """What the request has offered and nobody has taken is not offered any more: its blocks go back."""
+    core.offers = [one for one in core.offers if one[0] != name]
+    tables.give_back(core, name)
+
+
+def name_tail(core: Core, group: int, request: Request, num_tokens: int) -> None:
+    """The end of the prompt gets a name, once it is computed: in full attention wherever it lies in its block; of a
+    state only where it is the last one of the step."""
+    rule, unit, name = core.rules[group], core.shape.hash_block_size, request.submit.request
+    counted = num_tokens if len(core.rules) == 1 else arith.down(num_tokens, core.alignment)
+    if enabled(core.shape, core.rules):
+        counted = num_tokens
+    prompt = len(request.submit.prompt)
+    table = core.state.tables[group].get(name, [])
+    if isinstance(rule, Full) and rule.b != unit:
+        end = min(arith.down(prompt - 1, unit), len(request.chain) * unit)
+        if 0 < end <= counted and end % rule.b and end // rule.b < len(table):
+            _name(core, group, request, end, table[end // rule.b])
+    elif isinstance(rule, Mamba) and rule.align and counted > 0 and counted % unit == 0:
+        i = arith.cdiv(counted, rule.b) - 1
+        if counted != max(0, arith.down(prompt - max(1, core.ahead), unit)) or i >= len(table) or table[i] == NULL:
+            return
+        block = table[i]
+        if named(core).covers.get(block) == counted:
+            return
+        _name(core, group, request, counted, block)
+        core.registered_this_step.add((group, request.chain[counted // unit - 1]))
+        if counted % rule.b:
+            core.tails[group, name] = (i, block)
+            core.named_itself[group, name] = counted
+            core.registered[group][name] = i
+
+
+def _name(core: Core, group: int, request: Request, end: int, block: int) -> None:
+    """Name the block for the content of the first `end` tokens; names for fewer tokens are no use any more."""
+    if block == NULL:
+        return
+    unit, state, submit = core.shape.hash_block_size, named(core), request.submit
+    identity = request.chain[end // unit - 1]
+    if state.has(block, (group, identity)):
+        return
+    if state.covers.get(block, end) < end:
+        state.forget(block)
+    state.name(block, (group, identity), end)
+    parent = request.chain[end // unit - 2] if end > unit else None
+    keys = core.policy.event_keys(submit, end - unit, end + core.ahead)
+    tokens = tuple(request.tokens[end - unit : end])
+    state.events.append(Stored((identity,), parent, tokens, unit, submit.adapter, (keys,), group))

@@ -1,0 +1,85 @@
+"""Hits that end inside a block (vLLM from 0.26 on): the longest one at the grain of hash blocks."""
+
+from collections.abc import Sequence
+
+from .. import arith, lookup
+from ..attention import Full, Mamba, Rule
+from ..ops import NULL, Shape
+from ..state import Key, Request
+from ..tables import BlockIds, Core
+
+
+def enabled(shape: Shape, rules: Sequence[Rule]) -> bool:
+    """Hits end at hash blocks where states are kept for more tokens than these, and each group can look up so."""
+    fine = [rule for rule in rules if isinstance(rule, Mamba) and rule.align and rule.b > shape.hash_block_size]
+    coarse = [rule for rule in rules if not isinstance(rule, Mamba | Full) and rule.b != shape.hash_block_size]
+    return shape.caching and len(rules) > 1 and bool(fine) and not coarse
+
+
+def alignment(shape: Shape, rules: Sequence[Rule]) -> int:
+    """Hits end at multiples of so many tokens."""
+    return shape.hash_block_size if enabled(shape, rules) else lookup.alignment(shape, rules)
+
+
+class Names:
+    """What a lookup of one request finds."""
+
+    def __init__(self, core: Core, request: Request) -> None:
+        self.core, self.request, self.earliest = core, request, core.state.earliest()
+        self.unit = core.shape.hash_block_size
+        self.limit = min(arith.down(len(request.tokens) - 1, self.unit), len(request.chain) * self.unit)
+        """Tokens up to which it looks."""
+
+    def at(self, group: int, tokens: int) -> int:
+        """The block that is named for the content of the first `tokens` tokens; null if there is none."""
+        key: Key = (group, self.request.chain[tokens // self.unit - 1])
+        return self.earliest.get(key, NULL) if 0 < tokens <= self.limit else NULL
+
+    def whole(self, group: int, i: int) -> int:
+        """The same of a whole block of the group."""
+        return self.at(group, (i + 1) * self.core.rules[group].b)
+
+    def inside(self, group: int, length: int) -> int:
+        """The block in which the tokens up to `length` stand, of full attention: that whose name reaches furthest."""
+        b = self.core.rules[group].b
+        ends = range(min(arith.up(length, b), self.limit), length - 1, -self.unit)
+        return next((block for end in ends if (block := self.at(group, end)) != NULL), NULL)
+
+    def blocks(self, groups: Sequence[int], length: int) -> list[list[int]] | None:
+        """The entries of these groups of one kind for a hit of so many tokens; None where one lacks a block."""
+        rows = []
+        for group in groups:
+            rule = self.core.rules[group]
+            whole, rest = divmod(length, rule.b)
+            if isinstance(rule, Mamba):
+                row = [NULL] * (arith.cdiv(length, rule.b) - 1) + [self.at(group, length)]
+                needed = row[-1:]
+            else:
+                first = rule.first(length)
+                row = [NULL] * first + [self.whole(group, i) for i in range(first, whole)]
+                row += [self.inside(group, length)] if rest else []
+                needed = row[first:]
+            if NULL in needed:
+                return None
+            rows.append(row)
+        return rows
+
+
+def hit(core: Core, request: Request) -> tuple[int, BlockIds]:
+    """Tokens of the longest hit, and its blocks per group."""
+    names, groups = Names(core, request), range(len(core.rules))
+    for length in range(arith.down(names.limit, core.alignment), 0, -core.alignment):
+        rows = names.blocks(groups, length)
+        if rows is not None:
+            return length, rows
+    return 0, [[] for _ in groups]
+
+
+def junction(core: Core, request: Request, hit: int) -> int:
+    """Where the prefix ends that the groups of full attention hold (those of the first kind, if there are none), if the
+    common hit ends before it; else 0. In tokens."""
+    names, rules = Names(core, request), core.rules
+    first = next((rule for rule in rules if rule.is_full), rules[0]).group.spec
+    asked = [group for group, rule in enumerate(rules) if rule.group.spec == first]
+    longer = range(arith.down(names.limit, core.alignment), hit, -core.alignment)
+    return next((length for length in longer if names.blocks(asked, length) is not None), 0)

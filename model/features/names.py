@@ -1,0 +1,72 @@
+"""Blocks with several names: that of all its tokens, and those of ends of prompts inside it."""
+
+from collections.abc import Sequence
+
+from ..attention import demand
+from ..shown.metrics import Metrics
+from ..state import Key, Removed, State
+
+
+class NamedState(State):
+    """A pool in which a block may have several names. `identity` is the first of each block."""
+
+    def __init__(self, num_blocks: int, num_groups: int, metrics: Metrics | None = None) -> None:
+        super().__init__(num_blocks, num_groups, metrics)
+        self.also: dict[int, list[Key]] = {}
+        """Further names, by block."""
+        self.covers: dict[int, int] = {}
+        """Tokens up to the end of what the first name of a block says."""
+        self.copying: list[int] = []
+        """Sources and targets of copies that have not run; each is held from outside as well."""
+        self._given: dict[tuple[int, Key], int] = {}
+        self._count = 0
+
+    def has(self, block: int, key: Key) -> bool:
+        """True if the block has this name."""
+        return (block, key) in self._given
+
+    def name(self, block: int, key: Key, covers: int) -> None:
+        """Give the block one more name, of so many tokens."""
+        if block in self.identity:
+            self.also.setdefault(block, []).append(key)
+        else:
+            self.identity[block], self.covers[block] = key, covers
+        self._count += 1
+        self._given[block, key] = self._count
+
+    def register(self, block: int, key: Key, covers: int = 0) -> None:
+        """Name a whole block; names of a part of it are no use any more. AssertionError if it is named as a whole."""
+        if block in self.identity:
+            demand(self.covers[block] < covers)
+            self.forget(block)
+        self.name(block, key, covers)
+
+    def forget(self, block: int) -> None:
+        """The block loses all its names."""
+        self.events += [Removed(identity, group) for group, identity in self._unnamed(block)]
+
+    def forget_all(self) -> None:
+        """No block has a name any more."""
+        for names in (self.identity, self.also, self.covers, self._given):
+            names.clear()
+
+    def move(self, source: int, target: int) -> None:
+        """The target gets the names of the source, and nobody is told."""
+        covers = self.covers.get(source, 0)
+        for key in self._unnamed(source):
+            self.name(target, key, covers)
+
+    def _unnamed(self, block: int) -> Sequence[Key]:
+        if block not in self.identity:
+            return ()
+        names = [self.identity.pop(block), *self.also.pop(block, ())]
+        del self.covers[block]
+        for name in names:
+            del self._given[block, name]
+        return names
+
+    def earliest(self) -> dict[Key, int]:
+        """Per name, the block that has had it longest."""
+        if not self.also:
+            return super().earliest()
+        return {key: block for (block, key), _ in sorted(self._given.items(), key=lambda given: -given[1])}

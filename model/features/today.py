@@ -1,0 +1,112 @@
+"""What cores of today decide otherwise than `tables.Policy` says, which is the rule of vLLM 0.23: nothing here is wrong
+of either. A core is held to one of them; a release's adapter says to which (core.md §13).
+"""
+
+from collections.abc import Sequence
+
+from .. import arith, lookup
+from ..attention import Mamba, Rule, demand
+from ..identity import ExtraKey, extra_keys
+from ..ops import NULL, Shape, Submit
+from ..state import Request
+from ..tables import Core, Policy, real
+from . import copies, inside
+from .names import NamedState
+
+
+def let_go(core: Core, group: int | None, blocks: list[int], front: bool) -> None:
+    """Blocks that no lookup can find are reused first, the last one freed before the others (`free_blocks`)."""
+    core.state.let_go_by_identity(blocks)
+
+
+def lists(core: Core, group: int) -> bool:
+    """New blocks are zeroed where states are read before they are written: then those of every group of attention
+    (`KVCacheConfig.needs_kv_cache_zeroing`)."""
+    return any(isinstance(rule, Mamba) for rule in core.rules) and not isinstance(core.rules[group], Mamba)
+
+
+def settled(request: Request, computed: int) -> int:
+    """Tokens of steps whose outcome is known; the last one of a prompt that was loaded as a whole is computed again."""
+    return min(computed - (request.computed - request.processed), len(request.tokens) - 1)
+
+
+def null_skipped(core: Core, group: int, name: str, settled: int) -> None:
+    """Entries that no query behind the settled tokens reads become null: drafts whose outcome is open are none of
+    these tokens, so nothing has to stay for them."""
+    table = core.state.tables[group].get(name, [])
+    end = min(core.rules[group].first(settled), len(table))
+    gone, table[:end] = real(table[:end]), [NULL] * end
+    core.state.let_go_by_identity(gone[::-1])
+
+
+def surely(request: Request) -> int:
+    """The scheduler counts the tokens in flight."""
+    return request.processed
+
+
+def names_ahead(shape: Shape) -> int:
+    """A draft model computes the last position of a block from the token behind it: so that token names the block."""
+    return int(shape.caching and (shape.eagle or any(group.eagle for group in shape.groups)))
+
+
+def event_keys(submit: Submit, start: int, end: int) -> tuple[ExtraKey, ...]:
+    """An event names an adapter without the version that its identity has: whoever listens knows the name."""
+    return tuple((tag, submit.adapter if tag == "adapter" else value) for tag, value in extra_keys(submit, start, end))
+
+
+def check(shape: Shape, rules: Sequence[Rule]) -> None:
+    """A retention interval thins out windows and states; 0 says nothing where there are neither. Groups may be of one
+    kind."""
+    retention = shape.retention_interval
+    thinned = any(rule.windowed or isinstance(rule, Mamba) for rule in rules)
+    if retention is not None and (thinned or retention):
+        demand(thinned and retention >= 0 and retention % shape.scheduler_block_size == 0, "ValueError")
+    lookup.check_groups(shape, rules)
+
+
+def worth(core: Core, group: int, i: int, request: Request) -> bool:
+    """Under a retention interval, states and windows are kept where a hit can resume: behind the prompt, and where
+    a prefix ends that other requests share (`Request.junction`)."""
+    return worth_at(core, group, i, request, core.alignment)
+
+
+def worth_at(core: Core, group: int, i: int, request: Request, unit: int) -> bool:
+    """The same where hits end at multiples of `unit` tokens."""
+    interval = core.shape.retention_interval
+    if interval is None:
+        return lookup.worth_registering(core.rules[group], i, unit, 0)
+    ends = resumed_at(core, request, unit)
+    return any(lookup.worth_registering(core.rules[group], i, interval, end) for end in ends)
+
+
+def resumed_at(core: Core, request: Request, unit: int) -> set[int]:
+    """Where a hit of a later request can end: tokens."""
+    return {lookup.replay_boundary(core.rules, unit, len(request.submit.prompt)), arith.down(request.junction, unit)}
+
+
+TODAY = Policy(
+    state=NamedState,
+    check=check,
+    alignment=inside.alignment,
+    ahead=names_ahead,
+    event_keys=event_keys,
+    hit=inside.hit,
+    junction=inside.junction,
+    counts_admitted=True,
+    settled=settled,
+    surely=surely,
+    null_skipped=null_skipped,
+    skips_tokens=True,
+    external_begins_whole=True,
+    copies=copies.copies,
+    make_private=copies.make_private,
+    finish=copies.finish,
+    lists=lists,
+    worth=worth,
+    name_tail=copies.name_tail,
+    offer=copies.offer,
+    last_offer=copies.last_offer,
+    give_back=copies.give_back,
+    let_go=let_go,
+)
+"""The rule of vLLM 0.33."""
