@@ -58,6 +58,9 @@ class Workload(Steps):
         self._preempting = draw.choose(tuning.preempting)
         self._drafts = draftable(shape, draw.choose((0, 1, 2, 3, 3))) * self.has("drafts")
         self._states = keeps_states(shape)
+        self._named_inside = self.has("hits_inside_blocks") and any(
+            group.block_size > shape.hash_block_size for group in shape.groups
+        )
         self._cross = any(RULES[group.kind].by_encoder for group in shape.groups) and self.has(
             "Allocate.encoder_tokens"
         )
@@ -194,6 +197,9 @@ class Workload(Steps):
         elif start + external < tokens:
             remaining = tokens - start - external
             new = remaining if draw.integer(0, 1) else draw.integer(1, remaining)
+            end = (len(request.submit.prompt) - 1) // self.shape.hash_block_size * self.shape.hash_block_size
+            if self._named_inside and end > start + external and draw.integer(0, 2):
+                new = end - start - external  # where a prompt's end gets a name
         else:
             new = min(room, 1 + self._drafted(self._drafts))
         if not new and not external:

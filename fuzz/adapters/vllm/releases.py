@@ -69,7 +69,7 @@ class Release:
     kinds_missing: frozenset[str] = frozenset()
     """Kinds of groups for which there is no spec."""
     offers: frozenset[str] = frozenset()
-    """What it has beyond a release (`targets.base.offering`); only our core has any."""
+    """What it has beyond what most have (`targets.base.offering`)."""
 
     @property
     def lacks(self) -> frozenset[str]:
@@ -163,6 +163,7 @@ _CHANGES: tuple[dict[str, object], ...] = (
         "since": "0.33",
         "eagle": "lookahead",
         "offers_last_state": True,
+        "offers": frozenset({"hits_inside_blocks"}),
         "caches_unaligned_states": False,
         "loses": _LOSES | {"window-kept-for-scheduler"},
     },
