@@ -150,6 +150,9 @@ class Model(Core):
                 request.junction = self.policy.junction(self, request, tokens)
             if not self.policy.counts_admitted:
                 self.count_lookup(request, tokens)
+        request.hit = None
+        if request.submit.reports_hits and self.policy.report is not None and tokens:
+            self.policy.report(self, request, tokens, blocks)
         request.hit = (tokens, blocks)
         return tokens, tuple(tuple(row) for row in blocks)
 
@@ -166,7 +169,9 @@ class Model(Core):
         total = min(local + op.external, max_len)
         main = total + op.new_tokens
         kept = min(self.policy.settled(request, total), total - op.in_flight)
-        plan = Plan(op, hit, total, kept, main, need=min(main + op.lookahead, max_len), local=local)
+        plan = Plan(op, hit, total, kept, main, min(main + op.lookahead, max_len), local)
+        if not (request.runs or op.alone):
+            plan = plan._replace(margin=self.shape.watermark)
         if op.external and self.policy.external_begins_whole and hit_tokens % self.shape.least_scheduler_block_size:
             raise Refusal("refused by place")
         if op.gate and not self.policy.admits(self, plan):
@@ -175,8 +180,11 @@ class Model(Core):
             self.policy.null_skipped(self, group, op.request, kept)
         counts = self.state.references()
         predicted, free = self.predicted(plan, counts), counts.count(0) - 1
-        if predicted > free - op.reserved:
-            raise Refusal("refused by free count" if predicted > free else "refused by reservation")
+        if predicted + plan.margin > free - op.reserved:
+            too_many = (
+                "free count" if predicted > free else "reservation" if predicted > free - op.reserved else "watermark"
+            )
+            raise Refusal(f"refused by {too_many}")
         if any(hit) or op.external > 0:
             self.policy.attach(self, plan)
         new = [self.extend(group, plan) for group in groups]
@@ -187,7 +195,7 @@ class Model(Core):
         if self.policy.finish is not None:
             self.policy.finish(self)
         request.compute(local + op.external)
-        request.scheduled, request.arriving = op.new_tokens, op.delay
+        request.scheduled, request.arriving, request.runs = op.new_tokens, op.delay, not op.delay
         if self.policy.counts_admitted and op.hit and self.shape.caching and not request.submit.skip_lookup:
             self.count_lookup(request, hit_tokens)
         return tuple(new)
@@ -218,7 +226,7 @@ class Model(Core):
         self.policy.give_back(self, op.request)
         request = self.requests[op.request]
         request.compute(0)
-        request.scheduled, request.arriving, request.written = 0, False, NO_STEP
+        request.scheduled, request.arriving, request.runs, request.written = 0, False, False, NO_STEP
         request.preemptions += 1
 
     def remove_skipped(self, op: ops.RemoveSkipped) -> None:

@@ -73,6 +73,7 @@ class Shape(_Brief):
     prefill_parallel: int = 1
     event_digests: bool = False  #: events name a block by its whole digest, not by a number of 64 bits
     sampling: int = 0  #: metrics follow the first of so many blocks that are handed out; 0: there is no collector
+    watermark: int = 0  #: blocks that stay free when a request is admitted while others run
 
     @property
     def parallel(self) -> int:
@@ -117,6 +118,7 @@ class Submit(OnRequest):
     items: tuple[Item, ...] = ()  #: may overlap, nest and stand in any order
     embeds: tuple[int | None, ...] | None = None  #: content of the embedding row at each position; None: the token
     skip_lookup: bool = False
+    reports_hits: bool = False  #: events tell of the blocks that a lookup finds for it, too
 
 
 class Lookup(OnRequest):
@@ -137,6 +139,7 @@ class Allocate(OnRequest):
     gate: bool = False  #: refuse unless the whole sequence fits (`full_sequence_must_fit`)
     reserved: int = 0
     in_flight: int = 0  #: computed tokens of steps whose outcome is not known yet: windows are not cut by them
+    alone: bool = False  #: nobody else is scheduled in this step, so no blocks are kept free (`Shape.watermark`)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ class Request:
     chain: list[Identity] = field(default_factory=list)  # content of the full hash blocks, in order
     written: Written = NO_STEP  # its last steps: which states they leave
     processed: int = 0  # tokens of all steps whose outcome is known; one that samples is not until its token is
+    runs: bool = False  # it was admitted; else it waits, also for tokens that are being loaded
     junction: int = 0  # tokens up to which others share its prefix, behind its last hit
 
     def compute(self, tokens: int) -> None:
@@ -60,6 +61,7 @@ class Stored(NamedTuple):
     adapter: str | None
     keys: tuple[tuple[ExtraKey, ...], ...] | None  # of each registered block
     group: int
+    ahead: tuple[tuple[int, ...], ...] = ()  # of each registered block, the tokens behind it that its name covers
 
 
 class Removed(NamedTuple):

@@ -30,6 +30,7 @@ class Plan(NamedTuple):
     main: int  # total with the tokens of the next step
     need: int  # the same with lookahead: tokens for which there must be room
     local: int = 0  # those of the computed ones that do not come from outside
+    margin: int = 0  # blocks that stay free beside those that others have reserved
 
 
 class Core:
@@ -175,7 +176,11 @@ class Core:
         tokens = tuple(request.tokens[first * rule.b : end * rule.b])
         submit = request.submit
         keys = tuple(self.policy.event_keys(submit, i * rule.b, (i + 1) * rule.b + self.ahead) for i in stored) or None
-        self.state.events.append(Stored((*stored.values(),), parent, tokens, rule.b, submit.adapter, keys, group))
+        ends = [(i + 1) * rule.b for i in stored] if self.ahead else ()
+        ahead = tuple(tuple(request.tokens[at : at + self.ahead]) for at in ends)
+        self.state.events.append(
+            Stored((*stored.values(),), parent, tokens, rule.b, submit.adapter, keys, group, ahead)
+        )
 
 
 # What a core decides.
@@ -300,7 +305,7 @@ def admits(core: Core, plan: Plan) -> bool:
     whole = min(len(request.tokens) + plan.op.lookahead, core.shape.max_model_len)
     counts = core.state.references()
     needed = core.predicted(plan._replace(main=whole, need=whole), counts, capped=True)
-    return needed <= counts.count(0) - 1 - plan.op.reserved
+    return needed + plan.margin <= counts.count(0) - 1 - plan.op.reserved
 
 
 def attach_all(core: Core, plan: Plan) -> None:
@@ -405,6 +410,7 @@ class Policy:
     junction: Callable[[Core, Request, int], int] | None = None  # where a prefix ends that others share
     copies: Callable[[Core, int, Plan], bool] | None = None  # is a block copied for this allocation?
     make_private: Callable[[Core, int, str, bool], list[int]] | None = None  # copies it
+    report: Callable[[Core, Request, int, BlockIds], None] | None = None  # tells of the blocks of a hit
     finish: Callable[[Core], None] | None = None  # the copies have run
     name_tail: Callable[[Core, int, Request, int], None] | None = None  # names the end of a prompt in its block
     offer: Callable[[Core, int, str, int, int], None] | None = None  # offers states to a connector

@@ -14,7 +14,7 @@ from ..targets.declarations import HOLDS_BACK, STARVED, in_shape
 from ..workload.draw import Draw
 from ..workload.operations import Workload
 from ..workload.rounds import with_rounds
-from ..workload.shapes import ATTENTION, draw_shape
+from ..workload.shapes import ATTENTION, draw_shape, with_offered
 from ..workload.steps import BLOCK_SIZES, with_steps
 from ..workload.tuning import USUAL_TUNING, Tuning
 from ..workload.turns import About
@@ -47,7 +47,7 @@ def drawn_shape(run: Run, draw: Draw, attention: str, tuning: Tuning = USUAL_TUN
     sizes = run.block_sizes or (BLOCK_SIZES if about == "steps" else ())
     drawn = draw_shape(draw, ATTENTION[attention], sizes, **deep)
     drawn = _SPECIAL[about](draw, drawn) if about else drawn
-    return adapted_shape(tuning.sized(drawn), run.lacks)
+    return with_offered(draw, adapted_shape(tuning.sized(drawn), run.lacks), run.lacks)
 
 
 def drawn_script(run: Run, draw: Draw, attention: str) -> Trace:

@@ -41,6 +41,7 @@ def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
         stats=shape.stats and "Shape.stats" not in lacks,
         event_digests=shape.event_digests and "Shape.event_digests" not in lacks,
         sampling=0 if "Shape.sampling" in lacks else shape.sampling,
+        watermark=0 if "Shape.watermark" in lacks else shape.watermark,
     )
     groups = [_adapted_group(group, shape.caching, lacks) for group in shape.groups]
     return replace(shape, groups=tuple(_told_apart(groups, lacks) if shape.caching else groups))

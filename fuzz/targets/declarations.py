@@ -214,6 +214,9 @@ _FEATURES: Mapping[str, str] = {
 OFFERS: Mapping[str, str] = {
     "AllocateBatch": "Several requests are asked for their next step in one call; others are asked for one by one.",
     "Allocate.in_flight": "The core is told which computed tokens belong to steps whose outcome is not known.",
+    "Allocate.alone": "The core is told that nobody else is scheduled in this step.",
+    "Submit.reports_hits": "Requests ask for events that tell of the blocks of their hits.",
+    "Shape.watermark": "Cores keep some blocks free when they admit a request while others run.",
     "hits_inside_blocks": "Steps end where the end of a prompt gets a name inside a block, so that hits end there.",
     STARVED: "Room is asked for while calls that the target names are refused, as by a device without a free page: as "
     "`Allocate`, and all of these calls but the first `served` fail. The allocation may be refused then, and nothing "

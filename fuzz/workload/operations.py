@@ -218,6 +218,7 @@ class Workload(Steps):
             gate=draw.integer(0, 2) < self._gates,
             reserved=self._reserved(scene, start + external + new) if draw.integer(0, 7) == 0 and self._reserves else 0,
             in_flight=self._in_flight(request),
+            alone=bool(self.shape.watermark) and self.has("Allocate.alone") and draw.integer(0, 2) == 0,
         )
 
     def _starved(self, **asked: object) -> ops.Allocate:

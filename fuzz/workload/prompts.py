@@ -82,7 +82,7 @@ class Prompts:
         prompt = family[:fork] + self._tokens(length - fork)
         name, skip = self._new_name(), draw.integer(0, 15) == 0 and self.has("Submit.skip_lookup")
         if not self._features:
-            return made(ops.Submit, request=name, prompt=prompt, skip_lookup=skip)
+            return made(ops.Submit, request=name, prompt=prompt, skip_lookup=skip, reports_hits=self._reports())
         embeds = self._embedded(prompt) if self._says("embeds") else None
         adapter, version = draw.choose(ADAPTERS) if self._says("adapter") else NO_ADAPTER
         items = () if embeds else self._items(places, length)
@@ -95,7 +95,11 @@ class Prompts:
             items=items,
             embeds=embeds,
             skip_lookup=skip,
+            reports_hits=self._reports(),
         )
+
+    def _reports(self) -> bool:
+        return self.shape.events and self.has("Submit.reports_hits") and self.draw.integer(0, 1) == 0
 
     def _new_name(self) -> str:
         self._submitted += 1

@@ -32,6 +32,13 @@ def possible_attention(names: Sequence[str], lacks: Collection[str]) -> tuple[st
     )
 
 
+def with_offered(draw: Draw, shape: Shape, lacks: Collection[str]) -> Shape:
+    """The shape with what few targets have (`declarations.OFFERS`)."""
+    if "Shape.watermark" in lacks:
+        return shape
+    return replace(shape, watermark=min(draw.choose((0, 0, 1, 2)), (shape.num_blocks - 1) // 4))
+
+
 def draw_shape(
     draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = (), deep: int = USUAL_TUNING.deep
 ) -> Shape:

@@ -132,4 +132,5 @@ def _name(core: Core, group: int, request: Request, end: int, block: int) -> Non
     parent = request.chain[end // unit - 2] if end > unit else None
     keys = core.policy.event_keys(submit, end - unit, end + core.ahead)
     tokens = tuple(request.tokens[end - unit : end])
-    state.events.append(Stored((identity,), parent, tokens, unit, submit.adapter, (keys,), group))
+    ahead = (tuple(request.tokens[end : end + core.ahead]),) if core.ahead else ()
+    state.events.append(Stored((identity,), parent, tokens, unit, submit.adapter, (keys,), group, ahead))

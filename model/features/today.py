@@ -10,7 +10,7 @@ from ..identity import ExtraKey, extra_keys
 from ..ops import NULL, Shape, Submit
 from ..state import Request
 from ..tables import Core, Policy, real
-from . import copies, inside
+from . import copies, inside, reports
 from .names import NamedState
 
 
@@ -101,6 +101,7 @@ TODAY = Policy(
     copies=copies.copies,
     make_private=copies.make_private,
     finish=copies.finish,
+    report=reports.report,
     lists=lists,
     worth=worth,
     name_tail=copies.name_tail,

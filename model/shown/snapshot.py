@@ -74,7 +74,9 @@ def event_value(event: Event, labels: Labels, groups: Sequence[Group] = (), size
     group = groups[event.group] if groups else None
     kind = RULES[group.kind].kinds[group.kind] if group else None
     window = group.window if group and RULES[group.kind].windowed else None
-    return ("stored", stored, parent, event.tokens, event.block_size, event.adapter, keys, event.group, kind, window)
+    ahead = (("ahead", *event.ahead),) if event.ahead else ()
+    shown = (event.tokens, event.block_size, event.adapter, keys, event.group, kind, window, *ahead)
+    return ("stored", stored, parent, *shown)
 
 
 def _plain_keys(keys: tuple[ExtraKey, ...], labels: Labels) -> Value:

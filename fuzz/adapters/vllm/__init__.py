@@ -45,9 +45,9 @@ def _known() -> Known:
 
 def _known_0330() -> Known:
     from .deviations_0330 import DEVIATIONS, policy_of
-    from .misuse import reaction_to
+    from .misuse import reaction_0330
 
-    return Known(DEVIATIONS, policy_of, reaction_to=reaction_to)
+    return Known(DEVIATIONS, policy_of, reaction_to=reaction_0330)
 
 
 def _own_tests() -> OwnTests:

@@ -120,6 +120,8 @@ class Binding:
             keywords["scheduler_block_size"] = shape.scheduler_block_size
         if release.retention == "keyword":
             keywords["retention_interval"] = shape.retention_interval
+        if release.watermark:
+            keywords["watermark"] = (shape.watermark + 0.5) / shape.num_blocks if shape.watermark else 0.0
         if shape.sampling:
             keywords["metrics_collector"] = self.names("KVCacheMetricsCollector")(1 / shape.sampling)
         return keywords
@@ -140,6 +142,8 @@ class Binding:
         request = self.new_request(self.request_fields(submit, block_hasher, adapter_number))
         if submit.skip_lookup:
             request.skip_reading_prefix_cache = True
+        if submit.reports_hits:
+            request.kv_cache_report_mode = "full"
         return request
 
     def new_request(self, fields: Mapping[str, Any]) -> Any:

@@ -2,19 +2,21 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from ....model.attention import Mamba
-from ....model.features import today
-from ....model.ops import Shape, Submit
+from ....model.attention import CoreError, Mamba, demand
+from ....model.features import reports, today
+from ....model.ops import NULL, Shape, Submit
 from ....model.state import Request
-from ....model.tables import Core, Policy
+from ....model.tables import BlockIds, Core, Policy
 from ...targets.deviations import Deviation, Note, UndefinedStateError
 from . import deviations, state_deviations
 from .fine_search import FINE_SEARCH, fine_hit, fine_junction
 from .identity_deviations import OVERLAPPING, Keys
 
+REPORTED = "reported-as-whole"
 STILL = (
     *("chunked-cap", "states-by-scheduler", "mamba-states-pile-up", "draft-states-moved-away", "mamba-gate"),
     *("mamba-negative-demand", "mamba-external-state", "states-left-behind", "sink-construction"),
@@ -34,7 +36,31 @@ DEVIATIONS: tuple[Deviation, ...] = (
         condition="mamba in align mode with speculative blocks, one of which somebody else holds or has named",
         source="Found by lockstep.",
     ),
+    Deviation(
+        REPORTED,
+        reason=(
+            "a full report tells of every entry of a hit as of a whole block that is cached: of entries that are null, "
+            "and of a block of which the hit has a part; where the prompt ends in that block, the lookup ends in an "
+            "IndexError, and on several ranks in an AssertionError"
+        ),
+        condition="kv_cache_report_mode `full` with events, and a hit with null entries or inside a block; several ranks",
+        source="Found by lockstep.",
+    ),
 )
+
+
+def report_all(note: Note, core: Core, request: Request, length: int, rows: BlockIds) -> None:
+    """Every entry is told as a whole block, of the size that one rank sees."""
+    unit = core.shape.hash_block_size
+    for group, row in enumerate(rows):
+        b = core.rules[group].group.block_size
+        places = [(i * b, (i + 1) * b) for i in range(len(row))]
+        note(REPORTED, NULL in row or bool(row and (length % b or core.shape.parallel > 1)))
+        demand(not row or b % unit == 0)
+        if places and places[-1][1] > len(request.chain) * unit:
+            raise CoreError("IndexError")
+        if places:
+            reports.tell(core, request, group, places, places[-1][1])
 
 
 def all_processed(quirks: Collection[str], request: Request, computed: int) -> int:
@@ -99,6 +125,8 @@ def policy_of(declared: Collection[str], note: Note) -> Policy:
     """What a core decides that has the deviations with these ids."""
     rules = deviations.Rules(today.TODAY, DECISIONS, state_deviations.ProcessedStates)
     policy = deviations.policy_of(declared, note, rules)
+    if REPORTED in declared:
+        policy = replace(policy, report=partial(report_all, note))
     if OVERLAPPING.id not in declared:
         return policy
     keys = _KeysAhead(policy, note)

@@ -37,6 +37,19 @@ def reaction_to(model: DeviatingModel, operation: Operation, before: Snapshot) -
     return None
 
 
+def reaction_0330(model: DeviatingModel, operation: Operation, before: Snapshot) -> Reaction | None:
+    """The same of vLLM 0.33: it looks at a count as soon as it has gone down, and a step of no tokens adopts what a
+    lookup has found, if it has found something."""
+    match operation:
+        case ops.Release(blocks):
+            return Done(), _released_one_by_one(before, blocks)
+        case ops.Allocate(new_tokens=0, external=0) if operation.hit:
+            request = model.requests.get(operation.request)
+            found = request is not None and request.hit is not None and request.hit[0] > 0
+            return _allocated(model, operation) if found else (Failed("ValueError"), before)
+    return reaction_to(model, operation, before)
+
+
 UNDECLARED = (
     "an allocation with negative numbers where states are kept in mode align: they stand where arithmetic puts them",
     "one whose lookahead below zero leaves a full block without an entry in the table",
@@ -58,6 +71,19 @@ def _released(before: Snapshot, op: ops.Release) -> Snapshot:
         counts[block] -= block != NULL
     freed = [block for block in op.blocks if block != NULL and counts[block] == 0]
     free = linked(before.free, freed, front=op.prepend)
+    return _with_free(before, free, before.num_free + len(freed))._replace(ref_cnt=counts)
+
+
+def _released_one_by_one(before: Snapshot, blocks: Sequence[int]) -> Snapshot:
+    """A block is freed where its count comes to zero; those without a name are reused first."""
+    counts, freed = before.ref_cnt.copy(), list[int]()
+    for block in blocks:
+        if block != NULL:
+            counts[block] -= 1
+            freed += [block] if counts[block] == 0 else []
+    first = [block for block in freed if before.labels[block] is None]
+    last = [block for block in freed if before.labels[block] is not None]
+    free = linked(linked(before.free, first, front=True), last, front=False)
     return _with_free(before, free, before.num_free + len(freed))._replace(ref_cnt=counts)
 
 

@@ -229,6 +229,7 @@ class Observer(Looks):
             getattr(event, "group_idx", 0),
             None if (kind := getattr(event, "kv_cache_spec_kind", None)) is None else str(kind),
             getattr(event, "kv_cache_spec_sliding_window", None),
+            *_told_ahead(event),
             *_odd_medium(event),
             *self._odd_adapter(event),
             *self._odd_names(event.block_hashes if parent is None else [parent, *event.block_hashes]),
@@ -282,6 +283,12 @@ class Observer(Looks):
 
     def _list_free_queue(self) -> list[int]:
         return [block.block_id for block in self._pool.free_block_queue.get_all_free_blocks()]
+
+
+def _told_ahead(event: Any) -> tuple[Value, ...]:
+    """The tokens behind each block that its name covers, too."""
+    ahead = getattr(event, "lookahead_token_ids", None)
+    return (("ahead", *map(tuple, ahead)),) if ahead else ()
 
 
 def _odd_medium(event: Any) -> tuple[Value, ...]:

@@ -54,6 +54,8 @@ class Release:
     """In each step the manager offers states at boundaries to a connector, and the scheduler drains the offers."""
     offers_last_state: bool = False
     """The manager offers the state at a prompt's end when its request ends, before it is freed."""
+    watermark: bool = False
+    """Some blocks stay free when a request is admitted while others are scheduled."""
     mixed_prompts: bool = False
     """A prompt may have tokens and embeddings, and says of each position which of them counts."""
     common_prefix: bool
@@ -163,7 +165,8 @@ _CHANGES: tuple[dict[str, object], ...] = (
         "since": "0.33",
         "eagle": "lookahead",
         "offers_last_state": True,
-        "offers": frozenset({"hits_inside_blocks"}),
+        "watermark": True,
+        "offers": frozenset({"hits_inside_blocks", "Shape.watermark", "Allocate.alone", "Submit.reports_hits"}),
         "caches_unaligned_states": False,
         "loses": _LOSES | {"window-kept-for-scheduler"},
     },

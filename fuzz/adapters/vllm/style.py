@@ -186,6 +186,10 @@ class VllmStyleTarget:
             self._named(live)
         return live
 
+    @property
+    def _statuses(self) -> Any:
+        return self._binding.names("RequestStatus")
+
     def _new_request(self, op: ops.Submit) -> Any:
         return self._binding.request(
             op, self._hasher, lambda adapter: self._adapters.setdefault(adapter, len(self._adapters) + 1)
@@ -228,6 +232,8 @@ class VllmStyleTarget:
             live.tell(op.in_flight)
         if not op.hit:
             named = {name: value for name, value in named.items() if value != _UNSAID[name]}
+        if op.alone:
+            named["has_scheduled_reqs"] = False
         new = self._manager.allocate_slots(request, op.new_tokens, **named)
         if new is None:
             return _REFUSED
@@ -235,6 +241,8 @@ class VllmStyleTarget:
             self._manager.record_prefix_cache_stats(request, hit_tokens)
         request.num_computed_tokens += hit_tokens + op.external
         live.scheduled = op.new_tokens
+        if release.watermark and not op.delay:
+            request.status = self._statuses.RUNNING
         live.settle()
         outcome = ops.Done(new_ids_value(new.get_block_ids(allow_none=True), len(self._shape.groups)))
         self._end_scheduling()
@@ -321,6 +329,8 @@ class VllmStyleTarget:
         self._manager.free(live.request)
         live.request.num_computed_tokens = 0
         live.request.num_preemptions += 1
+        if self._called.watermark:
+            live.request.status = self._statuses.PREEMPTED
         live.scheduled = 0
         live.settle()
         return DONE

@@ -1,0 +1,26 @@
+"""Full reports: events that tell somebody outside, a router say, of the blocks that a lookup has found."""
+
+from ..ops import NULL
+from ..state import Request, Stored
+from ..tables import BlockIds, Core
+
+
+def report(core: Core, request: Request, length: int, rows: BlockIds) -> None:
+    """Tell of the hit, group by group, as if its blocks were stored anew from the start of the prompt: of those that
+    are there, up to the last token that was found."""
+    for group, row in enumerate(rows):
+        b = core.rules[group].b
+        places = [(i * b, min((i + 1) * b, length)) for i, block in enumerate(row) if block != NULL]
+        if places:
+            tell(core, request, group, places, length)
+
+
+def tell(core: Core, request: Request, group: int, places: list[tuple[int, int]], length: int) -> None:
+    """Tell of the blocks at these places, from where to where in tokens, of the first `length` tokens."""
+    unit, submit = core.shape.hash_block_size, request.submit
+    identities = tuple(request.chain[end // unit - 1] for _, end in places)
+    keys = tuple(core.policy.event_keys(submit, start, end + core.ahead) for start, end in places)
+    ahead = tuple(tuple(request.tokens[end : end + core.ahead]) for _, end in places) if core.ahead else ()
+    told = tuple(request.tokens[:length])
+    event = Stored(identities, None, told, places[0][1] - places[0][0], submit.adapter, keys, group, ahead)
+    core.state.events.append(event)
