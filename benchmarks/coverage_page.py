@@ -23,9 +23,10 @@ HEAD = """\
 Written by `make coverage && .venv/bin/python benchmarks/coverage_page.py --write docs/evidence/coverage.md`,
 {day}, on {machine}, Python {python}:
 lines and branches of the four packages that the quick tests (`make test`) run. `.ci/run` measures again and
-fails below the floor in `.ci/coverage`. Tests that take seconds and run hardly a line that no shorter one
-runs are not measured: `tests/unmeasured.txt`, which `benchmarks/unmeasured.py` has written; nor a test
-with parameters with more than ten of them, if these have no code of their own (`each_is_measured`).
+fails below the floor in `.ci/coverage`. Tests that run hardly a line that no shorter one runs are not
+measured: `tests/unmeasured.txt` and `tests/unmeasured_quick.txt`, which `benchmarks/unmeasured.py` has
+written; nor a test with parameters with more than ten of them, if these have no code of their own
+(`each_is_measured`).
 
 Worker processes of tests, explorations and proofs are counted, and so is the process of a target in our own
 interpreter, which the tests ask to end before they kill it. What runs in the environment of a released engine

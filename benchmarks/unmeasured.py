@@ -1,11 +1,12 @@
-"""Finds the tests that coverage can leave out: they take seconds and run hardly a line that no shorter one runs.
+"""Finds the tests that coverage can leave out: they run hardly a line that no shorter one runs.
 
 python benchmarks/unmeasured.py [--add] [--seconds N] [--write tests/unmeasured.txt]
 
 Runs the quick tests with coverage, and notes which lines and branches each of them runs, its child processes included.
-Of the longest tests first, those are left out that hold few lines and branches alone (`PER_SECOND`, `MOST`); what only
-those left out before have held counts as held by nobody. With `--add` those in the list stay there, and only the others
-are looked at. A test with parameters is one test. Printed: what they took, and how much of all is lost.
+Of the longest tests first, those are left out that hold few lines and branches alone (`SLOW`, `QUICK`); what only those
+left out before have held counts as held by nobody. Those that take seconds are slow tests from then on; the others go
+to `unmeasured_quick.txt` beside the list, and stay quick tests. With `--add` those in the lists stay there, and only
+the others are looked at. A test with parameters is one test. Printed: what they took, and how much of all is lost.
 """
 
 import base64
@@ -20,17 +21,31 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Set
 from contextlib import closing
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pytest
 from written import parser
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests" / "unmeasured.txt"
+QUICK_LIST = "unmeasured_quick.txt"
+"""The list of quick tests, in the folder of the other."""
 CONFIGURATION = "COVERAGE_PROCESS_CONFIG"
 """By which coverage.py tells child processes what to do."""
-PER_SECOND, MOST = 6.0, 40
-"""Lines and branches that a test may hold alone, for each second that it takes and in all."""
+
+
+class Bounds(NamedTuple):
+    """How few lines and branches a test may hold alone to be left out."""
+
+    seconds: float
+    """Shorter tests are not looked at."""
+    per_second: float
+    """So many for each second that it takes."""
+    most: int
+    """And so many in all."""
+
+
+SLOW, QUICK = Bounds(2.0, 6.0, 40), Bounds(0.1, 2.0, 3)
 Place: TypeAlias = tuple[int, int, int]
 """A file, and a step from one line to another in it."""
 
@@ -51,22 +66,31 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 def main() -> int:
     """Run the tests and write the list. What the tests come to does not matter here."""
     options = parser(__doc__, "the list")
-    options.add_argument("--add", action="store_true", help="leave the tests in the list that are there")
-    options.add_argument("--seconds", type=float, default=2.0, help="shorter tests are always measured")
+    options.add_argument("--add", action="store_true", help="leave the tests in the lists that are there")
+    options.add_argument("--seconds", type=float, default=SLOW.seconds, help="shorter tests are quick ones")
     asked = options.parse_args()
-    there = set(LIST.read_text(encoding="utf-8").split()) if asked.add and LIST.exists() else set()
+    there = {path: listed(path) if asked.add else set() for path in (LIST, LIST.with_name(QUICK_LIST))}
     with tempfile.TemporaryDirectory(prefix="unmeasured-") as folder:
         run_tests(Path(folder), asked.add)
         seconds, held = read_seconds(Path(folder) / "tests.xml"), read_held(Path(folder) / "coverage")
-    seconds = {name: took for name, took in seconds.items() if name not in there}
-    left_out, lost = choose(seconds, held, asked.seconds)
-    every = len(set().union(*held.values()))
-    took = sum(seconds[name] for name in left_out)
-    print(f"left out: {len(left_out)} of {len(seconds)} tests, {took:,.0f} of {sum(seconds.values()):,.0f} s")
-    print(f"lost: {lost:,} of {every:,} lines and branches")
-    if asked.write:
-        asked.write.write_text("".join(f"{name}\n" for name in sorted({*there, *left_out})), encoding="utf-8")
+    for path, bounds in zip(there, (SLOW._replace(seconds=asked.seconds), QUICK), strict=True):
+        seconds = {name: took for name, took in seconds.items() if name not in set().union(*there.values())}
+        left_out, lost = choose(seconds, held, bounds)
+        every = len(set().union(*held.values()))
+        took = sum(seconds[name] for name in left_out)
+        print(f"{path.name}: {len(left_out)} of {len(seconds)} tests, {took:,.0f} of {sum(seconds.values()):,.0f} s")
+        print(f"lost: {lost:,} of {every:,} lines and branches")
+        there[path] |= {*left_out}
+        held = {name: places for name, places in held.items() if name not in there[path]}
+        if asked.write:
+            text = "".join(f"{name}\n" for name in sorted(there[path]))
+            asked.write.with_name(path.name).write_text(text, encoding="utf-8")
     return 0
+
+
+def listed(path: Path) -> set[str]:
+    """The tests in this list."""
+    return set(path.read_text(encoding="utf-8").split()) if path.exists() else set()
 
 
 def run_tests(folder: Path, add: bool) -> None:
@@ -85,14 +109,15 @@ def run_tests(folder: Path, add: bool) -> None:
         Path(__file__).stem,
         f"--junitxml={folder}/tests.xml",
     ]
-    set_aside = LIST.with_suffix(".aside")
-    if not add and LIST.exists():
-        LIST.rename(set_aside)
+    lists = () if add else (LIST, LIST.with_name(QUICK_LIST))
+    aside = {path: path.with_suffix(".aside") for path in lists if path.exists()}
+    for path, place in aside.items():
+        path.rename(place)
     try:
         subprocess.run([*coverage, "run", *tests], cwd=ROOT, env=environment, check=False)
     finally:
-        if set_aside.exists():
-            set_aside.rename(LIST)
+        for path, place in aside.items():
+            place.rename(path)
     parts = [str(part) for part in folder.glob("part.*")]
     subprocess.run([*coverage, "combine", "--quiet", f"--data-file={folder}/coverage", *parts], cwd=ROOT, check=True)
 
@@ -116,16 +141,17 @@ def read_held(path: Path) -> dict[str, set[Place]]:
     return dict(found)
 
 
-def choose(seconds: Mapping[str, float], held: Mapping[str, Set[Place]], least: float) -> tuple[list[str], int]:
+def choose(seconds: Mapping[str, float], held: Mapping[str, Set[Place]], bounds: Bounds) -> tuple[list[str], int]:
     """The tests to be left out, and how many lines and branches nobody holds then."""
     holders = Counter[Place]()
     for places in held.values():
         holders.update(places)
     lost, left_out = 0, list[str]()
-    for name in sorted((name for name, took in seconds.items() if took >= least), key=lambda name: -seconds[name]):
+    long = (name for name, took in seconds.items() if took >= bounds.seconds)
+    for name in sorted(long, key=lambda name: -seconds[name]):
         places = held.get(name, frozenset())
         alone = sum(holders[place] == 1 for place in places)
-        if alone <= min(MOST, PER_SECOND * seconds[name]):
+        if alone <= min(bounds.most, bounds.per_second * seconds[name]):
             holders.subtract(places)
             left_out.append(name)
             lost += alone

@@ -2,7 +2,8 @@
 
 A test is slow if it is marked so, or if it takes seconds and runs hardly a line that no shorter one runs
 (`unmeasured.txt`): `make test` leaves both out. Where coverage is measured, it is that of the quick tests, whether slow
-ones run beside them or not, and of a test with parameters only a few: a measured test takes two to five times as long.
+ones run beside them or not, but not of those that run nothing that no shorter one runs (`unmeasured_quick.txt`), and of
+a test with parameters only of a few: a measured test takes two to five times as long.
 """
 
 import os
@@ -27,6 +28,8 @@ CHROMIUM = os.environ.get("BLOCKPROOF_CHROMIUM") or shutil.which("chromium") or 
 """The browser in which pages are looked at, if there is one."""
 UNMEASURED = Path(__file__).with_name("unmeasured.txt")
 """Tests that take seconds and run hardly a line that no shorter one runs, as `benchmarks/unmeasured.py` has found."""
+UNMEASURED_QUICK = UNMEASURED.with_name("unmeasured_quick.txt")
+"""The same of tests that do not take seconds: they are quick tests, but coverage does not count them."""
 MEASURED_OF_ONE = 10
 """Of a test with parameters so many are measured: the first, the last, and those between at equal distances.
 
@@ -122,27 +125,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     of_one: dict[str, list[pytest.Item]] = {}
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if name in _unmeasured():
+        if name in _listed(UNMEASURED):
             item.add_marker("slow")
         of_one.setdefault(name, []).append(item)
-    for alike in of_one.values():
+    for name, alike in of_one.items():
         last = len(alike) - 1
         few = {last * place // (MEASURED_OF_ONE - 1) for place in range(MEASURED_OF_ONE)}
         for number, item in enumerate(alike):
             enough = number in few or item.get_closest_marker("each_is_measured") is not None
-            item.stash[is_measured] = enough and item.get_closest_marker("slow") is None
+            counts = item.get_closest_marker("slow") is None and name not in _listed(UNMEASURED_QUICK)
+            item.stash[is_measured] = enough and counts
     if config.getoption("markexpr") == "not slow":
         config.stash[left_out] = sum(item.get_closest_marker("slow") is not None for item in items)
 
 
 @cache
-def _unmeasured() -> frozenset[str]:
-    return frozenset(UNMEASURED.read_text(encoding="utf-8").split() if UNMEASURED.exists() else ())
+def _listed(path: Path) -> frozenset[str]:
+    return frozenset(path.read_text(encoding="utf-8").split() if path.exists() else ())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure neither slow tests, nor more than a few of those with parameters, nor the child processes of these."""
+    """Measure no slow and no listed tests, a few of those with parameters, and only the child processes of these."""
     coverage = sys.modules.get("coverage")
     measuring = None if coverage is None or item.stash.get(is_measured, False) else coverage.Coverage.current()
     if measuring is None:

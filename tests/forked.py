@@ -47,6 +47,8 @@ FOR_CHANGED: Mapping[str, Sequence[str]] = {
 """The same of an engine that is changed, by a patch for example, before it is imported."""
 CHANGES = "blockproof.fuzz.mutation."
 """Modules with such names change an engine while they import it, and so does a file that a process is given."""
+OURS = frozenset({"blockproof", "sitecustomize.py"})
+"""What lies in the folder of a process without saying anything to an engine."""
 OF_THE_TEST = ("BLOCKPROOF_", "COVERAGE_", "PYTEST_")
 """Variables with such names say nothing to engines."""
 MOST = 4
@@ -159,6 +161,7 @@ class Forking:
         changed = patch or any(word.endswith(".py") or word.startswith(CHANGES) for word in words)
         changed = changed or not all(map(partial(_is_below, Path(python).parents[2]), path[1:]))
         changed = changed or Path(path[0], "blockproof", "impl").exists()  # which may stand in for the engine's core
+        changed = changed or not set(_entries(path[0])) <= OURS  # packages that the engine looks for as it is imported
         return (self._changed if changed else self._imported).get(base, ())
 
     def _server(self, python: str, variables: Mapping[str, str], modules: Sequence[str]) -> tuple[Server, int]:
@@ -189,6 +192,10 @@ def _variables(environment: Sequence[bytes] | None) -> dict[str, str]:
 def _path(variables: Mapping[str, str]) -> list[str]:
     path = variables.get("PYTHONPATH")
     return path.split(os.pathsep) if path else []
+
+
+def _entries(folder: str) -> list[str]:
+    return os.listdir(folder) if os.path.isdir(folder) else []
 
 
 def _is_below(folder: Path, entry: str) -> bool:

@@ -1,5 +1,6 @@
 """Slow tests are those that are marked, and those listed as unmeasured: coverage does not count them, whether they run
-beside the others or not, and `make test` leaves them out."""
+beside the others or not, and `make test` leaves them out. Nor does it count those of the other list, which are quick.
+"""
 
 import json
 import os
@@ -75,13 +76,14 @@ def test_the_end_says_why_tests_were_skipped(tmp_path):
         assert lines[at + 1 : at + 3] == ["    3  there is no engine", "    1  there is no compiler"]
 
 
-@pytest.mark.parametrize(("mark", "listed"), [("slow", ""), ("quick", "test_it.py::test_left_out\n")])
-def test_slow_and_listed_tests_and_their_children_are_not_measured_and_all_others_are(tmp_path, mark, listed):
+@pytest.mark.parametrize(("mark", "list_of"), [("slow", ""), ("quick", "unmeasured"), ("quick", "unmeasured_quick")])
+def test_slow_and_listed_tests_and_their_children_are_not_measured_and_all_others_are(tmp_path, mark, list_of):
     """In a process of its own: what is measured here is not to be disturbed."""
     shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
     tests = TESTS.replace("MARK", mark)
     (tmp_path / "test_it.py").write_text(tests)
-    (tmp_path / "unmeasured.txt").write_text(listed)
+    if list_of:
+        (tmp_path / f"{list_of}.txt").write_text("test_it.py::test_left_out\n")
     for name in ("of_a_quick_one", "of_one_left_out"):
         (tmp_path / f"{name}.py").write_text("measured = True\n")
     (tmp_path / ".coveragerc").write_text("[run]\nsource_dirs = .\nparallel = true\npatch = subprocess\n")

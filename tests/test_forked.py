@@ -63,6 +63,9 @@ def test_a_patched_engine_and_another_environment_are_not_those_that_were_import
     (tmp_path / "own" / "blockproof" / "impl").mkdir(parents=True)  # our core in place of the engine's
     assert which(tmp_path) == NEW
     (tmp_path / "own" / "blockproof" / "impl").rmdir()
+    (tmp_path / "own" / "lent.py").write_text("")  # a package that the engine uses where it is installed
+    assert which(tmp_path) == NEW
+    (tmp_path / "own" / "lent.py").unlink()
     assert started(tmp_path, WHICH, "fix.py").communicate()[0].strip() == NEW
     with TemporaryDirectory() as elsewhere:  # another version of it
         path = os.pathsep.join([str(tmp_path / "own"), elsewhere, str(tmp_path / "layer")])

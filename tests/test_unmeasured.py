@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-LISTED = Path(__file__).with_name("unmeasured.txt").read_text(encoding="utf-8").split()
+LISTS = {
+    name: Path(__file__).with_name(name).read_text(encoding="utf-8").split()
+    for name in ("unmeasured.txt", "unmeasured_quick.txt")
+}
 
 
 @pytest.fixture
@@ -17,16 +20,22 @@ def unmeasured(monkeypatch: pytest.MonkeyPatch) -> Any:
     return import_module("unmeasured")
 
 
-def test_every_test_of_the_list_exists_and_is_listed_once() -> None:
+@pytest.mark.parametrize("listed", LISTS.values(), ids=LISTS)
+def test_every_test_of_a_list_exists_and_is_listed_once(listed: list[str]) -> None:
     """One that was renamed would be measured again, without a word."""
     gone = []
-    for name in LISTED:
+    for name in listed:
         file, *_, function = name.split("::")
         source = (ROOT / file).read_text(encoding="utf-8") if (ROOT / file).exists() else ""
         if not re.search(rf"^ *(async )?def {function}\(", source, re.MULTILINE):
             gone.append(name)
     assert gone == []
-    assert sorted(set(LISTED)) == LISTED
+    assert sorted(set(listed)) == listed
+
+
+def test_a_test_is_in_one_list() -> None:
+    slow, quick = map(set, LISTS.values())
+    assert slow & quick == set()
 
 
 def places(first: int, count: int) -> set[tuple[int, int, int]]:
@@ -42,10 +51,10 @@ def test_what_a_test_holds_alone_keeps_it_and_two_that_hold_the_same_are_not_bot
         "short": {(2, 1, 2)},
     }
     seconds = {"long": 9.0, "twin": 8.0, "own": 7.0, "short": 0.1, "nothing": 3.0}
-    assert unmeasured.choose(seconds, held, 2.0) == (["long", "nothing"], 0)
+    assert unmeasured.choose(seconds, held, unmeasured.SLOW) == (["long", "nothing"], 0)
 
 
 def test_a_few_lines_for_many_seconds_are_given_up_and_counted(unmeasured: Any) -> None:
     held = {"few": places(0, 12), "many": places(100, 41)}
-    assert unmeasured.choose({"few": 2.0, "many": 60.0}, held, 2.0) == (["few"], 12)
-    assert unmeasured.choose({"few": 1.9, "many": 60.0}, held, 1.0) == ([], 0)
+    assert unmeasured.choose({"few": 2.0, "many": 60.0}, held, unmeasured.SLOW) == (["few"], 12)
+    assert unmeasured.choose({"few": 1.9, "many": 60.0}, held, unmeasured.SLOW._replace(seconds=1.0)) == ([], 0)

@@ -5,6 +5,7 @@ from functools import cache
 from itertools import combinations
 
 import pytest
+from blockproof.fuzz.engines.mutants import MUTANTS
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.faults import FAULTS, MADE_UP, MODULES, REAL_MODULES, Fault, Part, fault_named, faults_in
@@ -18,7 +19,8 @@ from blockproof.fuzz.traces.shrink import Shrunk, shrink
 from blockproof.model.shown.snapshot import Snapshot
 
 BY_LOCKSTEP = [name for name in MADE_UP if name in faults_in(Part.CORE) and LOCKSTEP in FAULTS[name].oracles]
-"""Those after real bugs are hunted by `mutants --real`, and their traces are in tests/regressions."""
+"""Those after real bugs are hunted by `mutants --real`, and their traces are in tests/regressions. All others that were
+made up `.ci/run` has hunted by `mutants`."""
 MOST_OPERATIONS = 60_000
 """In which a fault must be found. Operations, not seconds: a slow machine finds what a fast one finds."""
 MOST_SHRUNK = 8
@@ -51,6 +53,11 @@ def shorter(trace: Trace, count: int) -> Iterator[Trace]:
     kept = len(trace.operations) - count
     choices = combinations(trace.operations, kept) if kept >= 0 else iter(())
     return (Trace(trace.shape, operations) for operations in choices)
+
+
+def test_the_hunts_are_those_of_the_command():
+    """So they need not be run by it as well."""
+    assert {(MUTANTS[name].oracles, MUTANTS[name].chaos) for name in BY_LOCKSTEP} == {(Plan(0).oracles, False)}
 
 
 @pytest.mark.parametrize("name", BY_LOCKSTEP, scope="module")

@@ -34,7 +34,7 @@ def fakes_importable(monkeypatch):
 def run(specs, operations=1_500, attention=("full",), **orders):
     told = []
     plan = Plan(3, operations=operations, attention=attention, oracles=(SHADOW, CONTRACT))
-    rows = run_campaign(specs, Orders(plan, shrink_s=1.0, **orders), 2, lambda row: told.append(row.target))
+    rows = run_campaign(specs, Orders(plan, shrink_s=0.3, **orders), 2, lambda row: told.append(row.target))
     assert set(told) == set(specs)
     return {row.target: row for row in rows}
 
@@ -98,7 +98,7 @@ def test_each_finding_is_shrunk_on_its_target_and_replays():
 @pytest.mark.slow
 def test_the_command_writes_tables_and_traces(tmp_path, capsys):
     words = ["campaign", "--target", "impl", "--target", "fault:touch-ignores-used-blocks", "--operations", "8000"]
-    words += ["--attention", "full,sliding", "--oracle", "shadow,contract", "--seed", "3", "--shrink-seconds", "2"]
+    words += ["--attention", "full,sliding", "--oracle", "shadow,contract", "--seed", "3", "--shrink-seconds", "0.3"]
     words += ["--out", str(tmp_path / "out")]
     assert main([*words, "--write", str(tmp_path / "page.md"), "--json"]) == 1
     clean, faulty = json.loads(capsys.readouterr().out)["targets"]
