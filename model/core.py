@@ -172,7 +172,8 @@ class Model(Core):
         request.written = request.written.then(Step(total, main, drafts), loaded=op.external > 0)
         if self.shape.caching and not op.delay:
             self.register(op.request, min(main, len(request.tokens)))
-        request.computed, request.scheduled, request.arriving = local + op.external, op.new_tokens, op.delay
+        request.computed, request.scheduled = local + op.external, op.new_tokens
+        request.arriving = op.external if op.delay else 0
         return tuple(new)
 
     def allocate_batch(self, op: ops.AllocateBatch) -> Value:
@@ -180,11 +181,12 @@ class Model(Core):
         return tuple([getattr(self.carry_out(one), "value", None) for one in op.allocations])
 
     def arrive(self, op: ops.Arrive) -> None:
-        """External tokens have arrived: register them. If they are the whole prompt, its last token is recomputed."""
+        """External tokens have arrived, but for those that are missing: register them. If they are the whole prompt,
+        its last token is recomputed."""
         request = self.requests[op.request]
+        request.computed, request.arriving = request.computed - op.missing, 0
         if self.shape.caching:
             self.register(op.request, request.computed)
-        request.arriving = False
         request.computed -= request.computed == len(request.tokens)
 
     # Giving blocks back.
@@ -198,7 +200,7 @@ class Model(Core):
         """The request gives its blocks back and will start again."""
         self.policy.give_back(self, op.request)
         request = self.requests[op.request]
-        request.computed, request.scheduled, request.arriving, request.written = 0, 0, False, NO_STEP
+        request.computed, request.scheduled, request.arriving, request.written = 0, 0, 0, NO_STEP
         request.preemptions += 1
 
     def remove_skipped(self, op: ops.RemoveSkipped) -> None:

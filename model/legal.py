@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from . import ops
-from .attention import RULES, Mamba
+from .attention import RULES, Mamba, Rule, rules_for
 from .ops import NULL, Operation, Shape
 from .state import Request
 
@@ -64,7 +64,7 @@ def allows(scene: _Scene, op: Operation) -> bool:
         case ops.Reject(name, count):
             return 0 < count <= scene.requests[name].drafts
         case ops.Arrive(name):
-            return scene.requests[name].arriving
+            return _arrives(scene, op, scene.requests[name])
         case ops.Touch(blocks):
             return _exist(scene, blocks) and NULL not in blocks and not set(blocks) & set(scene.state.sinks)
         case ops.Release(blocks):
@@ -155,6 +155,29 @@ def _states_allow(shape: Shape, op: ops.Allocate, total: int, known: int) -> boo
         if RULES[group.kind] is Mamba and (too_many or (op.external and total >= known)):
             return False
     return True
+
+
+def _arrives(scene: _Scene, op: ops.Arrive, request: Request) -> bool:
+    """True if tokens are being loaded and so many of them may fail: what the next query reads then is in blocks."""
+    left = request.computed - op.missing
+    if not op.missing or not request.arriving:
+        return bool(request.arriving)
+    return (
+        0 < op.missing <= request.arriving
+        and left > 0  # else there is nothing to go on from, and the request starts again (`Preempt`)
+        and not request.scheduled  # a step that waits for the load cannot run without its tokens
+        and all(
+            _readable(rule, tables.get(op.request, ()), left)
+            for rule, tables in zip(rules_for(scene.shape), scene.state.tables, strict=True)
+        )
+    )
+
+
+def _readable(rule: Rule, table: Sequence[int], length: int) -> bool:
+    """True if the query behind so many tokens, fewer than were loaded, finds a block for all that it reads in this
+    table, and later steps for all that they write. What is before the window of the whole load has none, and the only
+    state that comes from outside is that behind it all."""
+    return not isinstance(rule, Mamba) and (rule.by_encoder or NULL not in table[rule.first(length) :])
 
 
 def _advances(shape: Shape, op: ops.Advance, request: Request) -> bool:

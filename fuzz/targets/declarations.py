@@ -206,6 +206,8 @@ _FEATURES: Mapping[str, str] = {
 }
 OFFERS: Mapping[str, str] = {
     "AllocateBatch": "Several requests are asked for their next step in one call; others are asked for one by one.",
+    "Arrive.missing": "A load may fail: the last of the tokens from outside do not arrive, and the request goes on "
+    "without them.",
     "Allocate.in_flight": "The core is told which computed tokens belong to steps whose outcome is not known.",
     STARVED: "Room is asked for while calls that the target names are refused, as by a device without a free page: as "
     "`Allocate`, and all of these calls but the first `served` fail. The allocation may be refused then, and nothing "

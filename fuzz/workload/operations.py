@@ -15,7 +15,7 @@ from ...model.legal import allows
 from ...model.ops import Operation, Shape
 from ...model.state import Request
 from ..findings.starved import Starved
-from .bounds import draftable, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
+from .bounds import draftable, failures, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
 from .draw import Draw, made
 from .scene import Scene
 from .steps import Steps
@@ -163,7 +163,7 @@ class Workload(Steps):
         draw, request = self.draw, self.draw.choose(list(scene.requests.values()))
         name = request.submit.request
         if request.arriving:
-            return ops.Arrive(name)
+            return self._arrive(scene, request)
         if request.scheduled:
             unknown = self._states and self.has("Reject") and request.drafts and draw.integer(0, 2)
             if self._remembers:
@@ -213,6 +213,16 @@ class Workload(Steps):
             reserved=self._reserved(scene, start + external + new) if draw.integer(0, 7) == 0 and self._reserves else 0,
             in_flight=self._in_flight(request),
         )
+
+    def _arrive(self, scene: Scene, request: Request) -> Operation:
+        """The load has ended: with all of its tokens, or it has failed in a block, or altogether."""
+        name, fails = request.submit.request, self.has("Arrive.missing") and self.draw.integer(0, 3) == 0
+        if not fails:
+            return ops.Arrive(name)
+        missing = failures(scene, request, self.draw.choose(self._sizes))
+        if missing:
+            return ops.Arrive(name, self.draw.choose(missing))
+        return ops.Preempt(name) if self._preempts and self.draw.integer(0, 1) else ops.Arrive(name)
 
     def _starved(self, **asked: object) -> ops.Allocate:
         """The allocation; now and then one while which the world gives out, after some calls or at once."""
