@@ -6,7 +6,7 @@ from dataclasses import replace
 from ...model.legal import misuse
 from ...model.ops import Advance, AllocateBatch, Operation, Shape
 from ..findings.finding import Finding, Trace, our_bug
-from ..findings.oracle_names import LANDED, LOCKSTEP
+from ..findings.oracle_names import CONTRACT, LOCKSTEP
 from ..findings.starved import Starved
 from ..oracles.liveness import draw_script
 from ..targets.base import Target, TargetLostError, TargetUnavailableError, adapted, adapted_shape
@@ -61,10 +61,9 @@ def workload_of(run: Run, draw: Draw, shape: Shape, *, chaos: bool = False, tuni
     if STARVED not in in_shape(run.lacks, shape):
         tuning = replace(tuning, refusals=REFUSALS)
     tuned = {} if tuning is USUAL_TUNING else {"tuning": tuning}  # the generator of an earlier commit may know of none
-    lands = LANDED in run.oracles or HOLDS_BACK in run.hidden
-    return Workload(
-        draw, shape, chaos=chaos, landings=True, loads_land=lands, lacks=in_shape(run.lacks, shape), **tuned
-    )
+    lacks, holds = in_shape(run.lacks, shape), HOLDS_BACK in run.hidden
+    waits = CONTRACT in run.oracles and not holds
+    return Workload(draw, shape, chaos=chaos, landings=True, loads_land=holds, waits=waits, lacks=lacks, **tuned)
 
 
 def usable(run: Run, operation: Operation) -> Operation | None:

@@ -105,3 +105,9 @@ def failures(scene: Scene, request: Request, size: int) -> list[int]:
     name = request.submit.request
     missing = [count for count in range(1, request.arriving + 1) if allows(scene, Arrive(name, count))]
     return [count for count in missing if (request.computed - count) % size == 0] or missing
+
+
+def most_flights(request: Request | None) -> int:
+    """How many steps and loads of a request may be under way, at most: a load that it waits for, the step that was
+    allocated, and steps that have told no token yet, of which each has computed one at least."""
+    return 0 if request is None else (request.arriving > 0) + (request.scheduled > 0) + request.lead

@@ -17,6 +17,7 @@ from ...model.state import Request
 from ..findings.starved import Starved
 from .bounds import draftable, failures, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
 from .draw import Draw, made
+from .landings import Landings
 from .scene import Scene
 from .steps import Steps
 from .tuning import USUAL_TUNING, Tuning
@@ -48,12 +49,14 @@ class Workload(Steps):
         chaos: bool = False,
         landings: bool = False,
         loads_land: bool = False,
+        waits: bool = False,
         lacks: Collection[str] = (),
         tuning: Tuning = USUAL_TUNING,
     ) -> None:
         """`chaos` adds misuse: broken preconditions. `landings`: say when steps have landed, where they run ahead of
-        their news; `loads_land`: and when loads have that nobody waits for any more. `lacks`: what the target has no
-        equivalent of (`targets.base.lacking`)."""
+        their news; `loads_land`: and when loads have that nobody waits for any more. `waits`: wait for them as a
+        scheduler must whose core does not (`landings`). `lacks`: what the target has no equivalent of
+        (`targets.base.lacking`)."""
         super().__init__(draw, shape, lacks, tuning)
         self._preempting = draw.choose(tuning.preempting)
         self._drafts = draftable(shape, draw.choose((0, 1, 2, 3, 3))) * self.has("drafts")
@@ -69,6 +72,7 @@ class Workload(Steps):
         self._reads = [kind for kind in READS if self.has(kind.__name__)]
         lands = (landings and self._drafts > 0) or (loads_land and self._externals and self._delays)
         self._lands = lands and self.has("Landed")
+        self._landings = Landings(shape, loads=self._externals) if waits and self.has("Landed") else None
         self._refusing = draw.choose(tuning.refusals) if tuning.refusals else 0
         self._waits: ops.Allocate | None = None
         """What is asked for again, since it was refused while the world gave out."""
@@ -76,6 +80,11 @@ class Workload(Steps):
 
     def next(self, scene: Scene) -> Operation:
         """An operation that is allowed in the present state."""
+        if self._landings is None:
+            return self._drawn(scene)
+        return self._landings.next() or self._landings.before(scene, self._drawn(scene))
+
+    def _drawn(self, scene: Scene) -> Operation:
         again = self._asked_again(scene) if self._refusing else None
         if again is not None:
             return again
