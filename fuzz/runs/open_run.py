@@ -61,9 +61,14 @@ def workload_of(run: Run, draw: Draw, shape: Shape, *, chaos: bool = False, tuni
     if STARVED not in in_shape(run.lacks, shape):
         tuning = replace(tuning, refusals=REFUSALS)
     tuned = {} if tuning is USUAL_TUNING else {"tuning": tuning}  # the generator of an earlier commit may know of none
-    lacks, holds = in_shape(run.lacks, shape), HOLDS_BACK in run.hidden
-    waits = CONTRACT in run.oracles and not holds
+    lacks, holds, waits = in_shape(run.lacks, shape), HOLDS_BACK in run.hidden, landings_awaited(run)
     return Workload(draw, shape, chaos=chaos, landings=True, loads_land=holds, waits=waits, lacks=lacks, **tuned)
+
+
+def landings_awaited(run: Run) -> bool:
+    """True if the scheduler of this run has to wait until steps and loads have landed (S13): somebody judges it, and
+    the core does not wait itself."""
+    return CONTRACT in run.oracles and HOLDS_BACK not in run.hidden and "Landed" not in run.lacks_here
 
 
 def usable(run: Run, operation: Operation) -> Operation | None:

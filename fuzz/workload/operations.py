@@ -72,7 +72,8 @@ class Workload(Steps):
         self._reads = [kind for kind in READS if self.has(kind.__name__)]
         lands = (landings and self._drafts > 0) or (loads_land and self._externals and self._delays)
         self._lands = lands and self.has("Landed")
-        self._landings = Landings(shape, loads=self._externals) if waits and self.has("Landed") else None
+        tells = self.has("Allocate.in_flight")
+        self._landings = Landings(shape, loads=self._externals, tells=tells) if waits else None
         self._refusing = draw.choose(tuning.refusals) if tuning.refusals else 0
         self._waits: ops.Allocate | None = None
         """What is asked for again, since it was refused while the world gave out."""
