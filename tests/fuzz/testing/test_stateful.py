@@ -113,6 +113,7 @@ def test_our_core_passes_and_every_operation_is_asked_for():
     for wanted in ("hit", "external", "delay", "gate", "lookahead", "reserved", "encoder_tokens"):
         assert any(getattr(one, wanted) for one in allocations), wanted
     assert any(one.rejected for one in target.asked if isinstance(one, ops.Advance))
+    assert any(one.missing for one in target.asked if isinstance(one, ops.Arrive))
     submits = [one for one in target.asked if isinstance(one, ops.Submit)]
     for wanted in ("adapter", "salt", "items", "embeds", "skip_lookup"):
         assert any(getattr(one, wanted) for one in submits), wanted
