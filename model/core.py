@@ -181,8 +181,7 @@ class Model(Core):
         return tuple([getattr(self.carry_out(one), "value", None) for one in op.allocations])
 
     def arrive(self, op: ops.Arrive) -> None:
-        """External tokens have arrived, but for those that are missing: register them. If they are the whole prompt,
-        its last token is recomputed."""
+        """External tokens have arrived, but for the missing ones: register them. The last of a prompt is recomputed."""
         request = self.requests[op.request]
         request.computed, request.arriving = request.computed - op.missing, 0
         if self.shape.caching:

@@ -12,7 +12,7 @@ from ..oracles.liveness import draw_script
 from ..targets.base import Target, TargetLostError, TargetUnavailableError, adapted, adapted_shape
 from ..targets.declarations import HOLDS_BACK, STARVED, in_shape
 from ..workload.draw import Draw
-from ..workload.operations import Workload
+from ..workload.operations import LandingsSaid, Workload
 from ..workload.rounds import with_rounds
 from ..workload.shapes import ATTENTION, draw_shape
 from ..workload.steps import BLOCK_SIZES, with_steps
@@ -61,8 +61,8 @@ def workload_of(run: Run, draw: Draw, shape: Shape, *, chaos: bool = False, tuni
     if STARVED not in in_shape(run.lacks, shape):
         tuning = replace(tuning, refusals=REFUSALS)
     tuned = {} if tuning is USUAL_TUNING else {"tuning": tuning}  # the generator of an earlier commit may know of none
-    lacks, holds, waits = in_shape(run.lacks, shape), HOLDS_BACK in run.hidden, landings_awaited(run)
-    return Workload(draw, shape, chaos=chaos, landings=True, loads_land=holds, waits=waits, lacks=lacks, **tuned)
+    landings: LandingsSaid = "all" if HOLDS_BACK in run.hidden else "awaited" if landings_awaited(run) else "steps"
+    return Workload(draw, shape, chaos=chaos, landings=landings, lacks=in_shape(run.lacks, shape), **tuned)
 
 
 def landings_awaited(run: Run) -> bool:

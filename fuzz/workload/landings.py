@@ -30,6 +30,11 @@ class Landings:
         self._held: deque[Operation] = deque()
         """What is asked for next."""
 
+    @property
+    def is_waiting(self) -> bool:
+        """True while something is held up."""
+        return bool(self._held)
+
     def next(self) -> Operation | None:
         """What has been held up, and what it waits for."""
         return self._held.popleft() if self._held else None

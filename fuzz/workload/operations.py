@@ -7,7 +7,7 @@ target lacks (`targets.declarations`) is not drawn.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from ...model import ops
 from ...model.attention import RULES
@@ -22,6 +22,9 @@ from .scene import Scene
 from .steps import Steps
 from .tuning import USUAL_TUNING, Tuning
 
+LandingsSaid: TypeAlias = Literal["", "steps", "all", "awaited"]
+"""Of what is said when it has landed: of nothing; of steps, where they run ahead of their news; also of loads that
+nobody waits for any more; of steps, and of all that a scheduler waits for whose core does not (`landings`)."""
 Action: TypeAlias = Callable[[Scene], Operation | None]
 
 UNKNOWN_REQUEST = "nobody"
@@ -47,16 +50,12 @@ class Workload(Steps):
         shape: Shape,
         *,
         chaos: bool = False,
-        landings: bool = False,
-        loads_land: bool = False,
-        waits: bool = False,
+        landings: LandingsSaid = "",
         lacks: Collection[str] = (),
         tuning: Tuning = USUAL_TUNING,
     ) -> None:
-        """`chaos` adds misuse: broken preconditions. `landings`: say when steps have landed, where they run ahead of
-        their news; `loads_land`: and when loads have that nobody waits for any more. `waits`: wait for them as a
-        scheduler must whose core does not (`landings`). `lacks`: what the target has no equivalent of
-        (`targets.base.lacking`)."""
+        """`chaos` adds misuse: broken preconditions. `landings`: of what is said when it has landed. `lacks`: what the
+        target has no equivalent of (`targets.base.lacking`)."""
         super().__init__(draw, shape, lacks, tuning)
         self._preempting = draw.choose(tuning.preempting)
         self._drafts = draftable(shape, draw.choose((0, 1, 2, 3, 3))) * self.has("drafts")
@@ -70,10 +69,11 @@ class Workload(Steps):
         self._preempts, self._takes_hits = map(self.has, ("Preempt", "Allocate.hit"))
         self._delays, self._reserves = map(self.has, ("Allocate.delay", "Allocate.reserved"))
         self._reads = [kind for kind in READS if self.has(kind.__name__)]
-        lands = (landings and self._drafts > 0) or (loads_land and self._externals and self._delays)
+        loads = landings == "all" and self._externals and self._delays
+        lands = loads or (landings != "" and self._drafts > 0)
         self._lands = lands and self.has("Landed")
         tells = self.has("Allocate.in_flight")
-        self._landings = Landings(shape, loads=self._externals, tells=tells) if waits else None
+        self._landings = Landings(shape, loads=self._externals, tells=tells) if landings == "awaited" else None
         self._refusing = draw.choose(tuning.refusals) if tuning.refusals else 0
         self._waits: ops.Allocate | None = None
         """What is asked for again, since it was refused while the world gave out."""
@@ -84,6 +84,11 @@ class Workload(Steps):
         if self._landings is None:
             return self._drawn(scene)
         return self._landings.next() or self._landings.before(scene, self._drawn(scene))
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if the operation that was returned last is a landing before another one, which is no call on a core."""
+        return self._landings is not None and self._landings.is_waiting
 
     def _drawn(self, scene: Scene) -> Operation:
         again = self._asked_again(scene) if self._refusing else None

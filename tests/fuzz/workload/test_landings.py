@@ -9,7 +9,6 @@ from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.open_run import drawn_shape, open_run, usable, workload_of
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.landings import Landings
-from blockproof.fuzz.workload.shapes import ATTENTION
 from blockproof.model import ops
 from blockproof.model.core import Model
 
