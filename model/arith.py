@@ -63,10 +63,8 @@ def cap_sliding(w: int, b: int, max_batched: int, max_len: int) -> int:
 
 
 def cap_chunked(k: int, b: int, max_batched: int, max_len: int) -> int:
-    """Most blocks a chunked-local request holds at once (T6, S-13).
-
-    A chunk that starts inside a block drags up to `b - gcd(b, k)` dead tokens along.
-    """
+    """Most blocks a chunked-local request holds at once (T6, S-13): a chunk that starts inside a block drags up to
+    `b - gcd(b, k)` dead tokens along."""
     return cdiv(min(k + max_batched + b - gcd(b, k), max_len), b)
 
 

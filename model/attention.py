@@ -249,14 +249,12 @@ def arrangement(
 ) -> Arrangement:
     """What a step does that begins behind `computed` tokens and ends behind `main`; before entry `first` all is null.
 
-    A state stands for all tokens before it, so few are held: the running one in the entry of the step's last token,
-    those of drafts in the `p` entries behind. Where one is missing a block, that of another entry serves if it is the
-    request's `own` (nobody else holds it or may look it up), even the one the step continues from: it reads before it
-    writes. Entries that a step may come back to after drafts were rejected (`Mamba.lasting`) keep their blocks, or get
-    them where the table has not come so far: it never gets one before its end, where no worker would learn of it. One
-    entry besides keeps its block, that of the last computed token: others may continue from the state there, and a
-    block may end there. So no request ever holds more than `most_states`, which is 2 + p blocks where a step with
-    drafts does not fill more than one (T15), and nothing is remembered but the table.
+    Few states are held: the running one in the entry of the step's last token, those of drafts in the `p` entries
+    behind. Where one is missing a block, that of another entry serves if it is the request's `own` (nobody else holds
+    it or may look it up), even the one the step continues from: it reads before it writes. Entries that a step may come
+    back to (`Mamba.lasting`) keep their blocks, or get them where the table has not come so far: never before its end,
+    where no worker would learn of it. So does that of the last computed token, from which others may continue. So no
+    request ever holds more than `most_states` (T15), and nothing is remembered but the table.
     """
     running, low = arith.cdiv(main, rule.b) - 1, rule.lasting(computed, main)
     end, stays = running + 1 + rule.p, arith.cdiv(computed, rule.b) - 1

@@ -195,7 +195,7 @@ class Model(Core):
         if self.policy.finish is not None:
             self.policy.finish(self)
         request.compute(local + op.external)
-        request.scheduled, request.arriving, request.runs = op.new_tokens, op.delay, not op.delay
+        request.scheduled, request.arriving, request.runs = op.new_tokens, op.external if op.delay else 0, not op.delay
         if self.policy.counts_admitted and op.hit and self.shape.caching and not request.submit.skip_lookup:
             self.count_lookup(request, hit_tokens)
         return tuple(new)
@@ -205,11 +205,11 @@ class Model(Core):
         return tuple([getattr(self.carry_out(one), "value", None) for one in op.allocations])
 
     def arrive(self, op: ops.Arrive) -> None:
-        """External tokens have arrived: register them. If they are the whole prompt, its last token is recomputed."""
+        """External tokens have arrived, but for the missing ones: register them. The last of a prompt is recomputed."""
         request = self.requests[op.request]
+        request.computed, request.arriving = request.computed - op.missing, 0
         if self.shape.caching:
             self.register(op.request, request.computed)
-        request.arriving = False
         request.compute(request.computed - (request.computed == len(request.tokens)))
 
     # Giving blocks back.
@@ -226,7 +226,7 @@ class Model(Core):
         self.policy.give_back(self, op.request)
         request = self.requests[op.request]
         request.compute(0)
-        request.scheduled, request.arriving, request.runs, request.written = 0, False, False, NO_STEP
+        request.scheduled, request.arriving, request.runs, request.written = 0, 0, False, NO_STEP
         request.preemptions += 1
 
     def remove_skipped(self, op: ops.RemoveSkipped) -> None:

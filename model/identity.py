@@ -32,10 +32,7 @@ class Identities:
     def __call__(self, parent: Identity | None, tokens: Sequence[int], keys: tuple[ExtraKey, ...]) -> Identity:
         """The identity of these tokens with these keys behind this parent."""
         content = (parent, tuple(tokens), keys)
-        known = self._known.get(content)
-        if known is None:
-            known = self._known[content] = Identity(*content)
-        return known
+        return self._known.get(content) or self._known.setdefault(content, Identity(*content))
 
 
 def overlapping_items(items: Sequence[Item], start: int, end: int) -> list[Item]:

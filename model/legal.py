@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from . import ops
-from .attention import RULES, Mamba
+from .attention import RULES, Mamba, rules_for
 from .ops import NULL, Operation, Shape
 from .state import Request
 
@@ -64,7 +64,7 @@ def allows(scene: _Scene, op: Operation) -> bool:
         case ops.Reject(name, count):
             return 0 < count <= scene.requests[name].drafts
         case ops.Arrive(name):
-            return scene.requests[name].arriving
+            return _arrives(scene, op, scene.requests[name])
         case ops.Touch(blocks):
             return _exist(scene, blocks) and NULL not in blocks and not set(blocks) & set(scene.state.sinks)
         case ops.Release(blocks):
@@ -150,9 +150,20 @@ def _states_allow(shape: Shape, op: ops.Allocate, total: int, known: int) -> boo
     """True if Mamba layers have states for the step, a block for each draft, and no state comes from outside whose
     last token will be computed again."""
     drafts = total + op.new_tokens > max(known, total + 1)  # the first token of a step is never a draft
-    for group in shape.groups if drafts or op.external else ():
-        too_many = drafts and op.new_tokens > 1 + group.speculative_blocks
-        if RULES[group.kind] is Mamba and (too_many or (op.external and total >= known)):
+    states = [group for group in shape.groups if RULES[group.kind] is Mamba] if drafts or op.external else []
+    again = op.external > 0 and total >= known
+    return not any(again or (drafts and op.new_tokens > 1 + group.speculative_blocks) for group in states)
+
+
+def _arrives(scene: _Scene, op: ops.Arrive, request: Request) -> bool:
+    """True if a load is under way that may bring so much less: no step waits for it, something is left, and there are
+    blocks for what the query behind that reads and later steps write. Before the window of the whole load there are
+    none, and the only state that comes from outside is that behind it all."""
+    left = request.computed - op.missing
+    if not 0 < op.missing <= request.arriving or left <= 0 or request.scheduled:
+        return op.missing == 0 < request.arriving
+    for rule, tables in zip(rules_for(scene.shape), scene.state.tables, strict=True):
+        if isinstance(rule, Mamba) or (not rule.by_encoder and NULL in tables.get(op.request, ())[rule.first(left) :]):
             return False
     return True
 

@@ -158,8 +158,11 @@ class Reject(OnRequest):
     count: int
 
 
+@dataclass(frozen=True)
 class Arrive(OnRequest):
     """The external tokens of a delayed allocation have arrived and are registered now (core.md §6, `cache_blocks`)."""
+
+    missing: int = 0  #: so many of them have not, counted from the end: the load has failed there (core.md §10)
 
 
 class Landed(OnRequest):

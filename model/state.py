@@ -25,7 +25,7 @@ class Request:
     tokens: list[int]
     computed: int = 0  # tokens whose keys and values are in the cache, including drafts not accepted or rejected yet
     scheduled: int = 0  # tokens of the step that was allocated and has not run yet
-    arriving: bool = False  # external tokens are being loaded; nothing else happens to the request meanwhile
+    arriving: int = 0  # external tokens that are being loaded; nothing else happens to the request meanwhile
     preemptions: int = 0
     hit: tuple[int, list[list[int]]] | None = None  # tokens and block ids per group of the last lookup
     chain: list[Identity] = field(default_factory=list)  # content of the full hash blocks, in order

@@ -360,10 +360,8 @@ def surely(request: Request) -> int:
 
 def shared_prefix(core: Core, group: int, name: str, counts: list[int]) -> int:
     """Leading blocks that all tables of a group hold; types other than full attention never share."""
-    tables = core.state.tables[group]
-    if not (core.rules[group].is_full and core.shape.caching):
-        return 0
-    return len(list(takewhile(lambda block: counts[block] == len(tables), tables.get(name, ()))))
+    tables, shares = core.state.tables[group], core.rules[group].is_full and core.shape.caching
+    return len(list(takewhile(lambda block: counts[block] == len(tables), tables.get(name, ()) if shares else ())))
 
 
 def real(blocks: list[int]) -> list[int]:

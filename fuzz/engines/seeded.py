@@ -203,8 +203,10 @@ def located(run: Run, late: Finding) -> tuple[Finding, Trace]:
 
 def _drive(run: Run, workload: Workload, tuning: Tuning) -> Finding | None:
     scene, step, has_all = run.scene, run.step, run.lacks <= {STARVED}  # which is not drawn then
-    for _ in range(tuning.operations):
+    asked = 0
+    while asked < tuning.operations:
         drawn = workload.next(scene)
+        asked += not workload.is_waiting
         operation = drawn if has_all else usable(run, drawn)
         finding = None if operation is None else step(operation)
         if finding is not None or run.dead:

@@ -111,6 +111,7 @@ class CoreSide:
     def _arrive(self, op: ops.Arrive) -> None:
         live = self.live[op.request]
         request = live.request
+        request.num_computed_tokens -= op.missing
         self.manager.cache_blocks(request, request.num_computed_tokens)
         request.num_computed_tokens -= request.num_computed_tokens == request.num_tokens
         live.scheduled = 0

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ...model.attention import Mamba, Rule, rules_for
 from ...model.ops import (
     Advance,
     Allocate,
@@ -60,7 +61,7 @@ class Moves:
     """The moves of one scope, remembered by what they depend on."""
 
     def __init__(self, scope: Scope, contents: Contents) -> None:
-        self.scope, self.contents = scope, contents
+        self.scope, self.contents, self._rules = scope, contents, rules_for(scope.shape)
         self._known: dict[object, list[ExploredMove]] = {}
         self._codes: dict[Operation, int] = {}
 
@@ -162,12 +163,26 @@ class Moves:
         number, computed, scheduled = look.requests[slot]
         tokens, prompt = self.contents.sequence(number)
         if scheduled == ARRIVING:
-            return [self.move(Arrive(name), True), self.move(Preempt(name), True)]
+            return [
+                self.move(Arrive(name), True),
+                *self.failures(name, computed, len(tokens)),
+                self.move(Preempt(name), True),
+            ]
         if len(tokens) >= prompt + self.scope.outputs:
             return [self.move(Free(name), True)]
         if not computed:
             return [self.move(Lookup(name), True), *([self.move(Free(name), False)] if self.scope.abort else [])]
         return [*self.allocations(look, slot), self.move(Preempt(name), True)]
+
+    def failures(self, name: str, loaded: int, known: int) -> list[ExploredMove]:
+        """What may be missing of a load up to so many tokens: no more than the smallest has, so that the hit before it
+        stays, and only what leaves the next query in blocks (`legal`)."""
+        return [
+            self.move(Arrive(name, missing), False)
+            for missing in range(1, 1 + min(self.scope.external))
+            if self.scope.fails and missing < loaded
+            if all(_leaves(rule, loaded - missing, min(loaded, known - 1)) for rule in self._rules)
+        ]
 
     def others(self, look: Look, registered: Sequence[int]) -> list[ExploredMove]:
         """What comes from outside, and the beginning of a step if it makes a difference."""
@@ -176,3 +191,8 @@ class Moves:
         moves += [self.move(Evict((block,)), False) for block in registered]
         moves += [self.move(Reset(), False)] if registered else []
         return moves + ([self.move(StepStart(), True)] if look.this_step else [])
+
+
+def _leaves(rule: Rule, length: int, settled: int) -> bool:
+    """True if what the query behind so many tokens reads was not cut away when so many were settled."""
+    return not isinstance(rule, Mamba) and rule.first(length) >= rule.first(settled)

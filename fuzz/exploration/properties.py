@@ -156,6 +156,8 @@ class Properties:
             self._refused(before, op, after, broken)
         elif isinstance(op, ops.Allocate):
             self._given(before, op, after, broken)
+        elif isinstance(op, ops.Arrive):
+            self._arrived(before, op, after, broken)
         self._in_order(before, after, taken, self._renewed(before, op), broken)
         return broken
 
@@ -246,6 +248,17 @@ class Properties:
         if op.gate and missing > len(after.queue) - op.reserved:
             text = f"{op} was let in: {missing} blocks are still to come, {len(after.queue)} are free"
             broken.append(("gate", text))
+
+    def _arrived(self, before: Look, op: ops.Arrive, after: Look, broken: list[Broken]) -> None:
+        """Check that nothing is registered which has not arrived."""
+        arrived = before.requests[NAMES.index(op.request)][1] - op.missing
+        for group in self.groups:
+            table = after.tables[group].get(op.request, [])
+            if any(after.codes[block] and not before.codes[block] for block in table[arrived // self.rules[group].b :]):
+                text = (
+                    f"group {group}, {op.request}: {table} is registered as {after.codes}; {arrived} tokens are there"
+                )
+                broken.append(("arrival", text))
 
     def _own(self, before: Look, group: int, name: str, after: Look, entry: int) -> bool:
         """True if nobody else holds this entry, or if it has held just what is written there already: the last token of

@@ -48,6 +48,8 @@ class Scope:
     """How many tokens behind its hit a request may get from outside (a connector), besides none."""
     delay: bool = False
     """True if such tokens may arrive later, when others have acted in between."""
+    fails: bool = False
+    """True if the last of such tokens may not arrive at all."""
     abort: bool = True
     """True if a request may be aborted at any time."""
     evict: bool = False
@@ -74,6 +76,7 @@ class Scope:
                 (not self.reserved or min(self.reserved) < 0, f"reserved {self.reserved}: give 0 or more blocks"),
                 (any(tokens < 1 for tokens in self.external), f"external {self.external}: give positive numbers"),
                 (self.delay and not self.external, "delay without external tokens: say how many may arrive"),
+                (self.fails and not self.delay, "a load that fails, and none that arrives later: set delay"),
                 (not self.chunks or min(self.chunks) < 1, f"chunks {self.chunks}: give positive numbers"),
                 (
                     longest > self.shape.max_model_len,

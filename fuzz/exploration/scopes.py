@@ -15,6 +15,7 @@ from .situations import (
     DRAFT,
     DUPLICATE,
     EVICTED,
+    FAILED,
     FULL,
     GATE,
     HIT,
@@ -51,6 +52,7 @@ class _Options(TypedDict, total=False):
     reserved: tuple[int, ...]
     external: tuple[int, ...]
     delay: bool
+    fails: bool
     evict: bool
     caching: bool
 
@@ -89,6 +91,7 @@ def _scope(
         reserved=options.get("reserved", (0,)),
         external=options.get("external", ()),
         delay=options.get("delay", False),
+        fails=options.get("fails", False),
         evict=options.get("evict", False),
         must_reach=(*(CACHE if caching else ()), *must_reach),
     )
@@ -156,7 +159,16 @@ _ALL: tuple[Scope, ...] = (
     ),
     _scope("full+mamba", [_full(2), _states(2)], 8, ("0001", "001", "011", "00"), (FULL, SAME_STEP)),
     # Tokens from outside, at once or later.
-    _scope("full-external", [_full(2)], 4, ("0000", "001", "00"), (*CONNECTOR, FULL), external=(1, 2), delay=True),
+    _scope(
+        "full-external",
+        [_full(2)],
+        4,
+        ("0000", "001", "00"),
+        (*CONNECTOR, FAILED, FULL),
+        external=(1, 2),
+        delay=True,
+        fails=True,
+    ),
     _scope(
         "sliding-external",
         [_window(2, 2)],
@@ -172,9 +184,10 @@ _ALL: tuple[Scope, ...] = (
         [_full(1), _window(1, 2)],
         7,
         ("0000", "01"),
-        (*CONNECTOR, NULLS, FULL),
+        (*CONNECTOR, FAILED, NULLS, FULL),
         external=(1,),
         delay=True,
+        fails=True,
     ),
     # What others have reserved, and the gate behind a hit.
     _scope(

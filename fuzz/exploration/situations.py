@@ -21,9 +21,10 @@ NULLS, MOVED, TO_FRONT = "null entries made", "mamba speculative block moved", "
 DRAFT, SAME_STEP, RESET = "draft rejected", "same-step refusal", "reset refused"
 GATE, RESERVED, FULL = "refused by gate", "refused by reservation", "refused by free count"
 OUTSIDE, LATE, BESIDE = "external tokens", "external tokens later", "external tokens behind a hit"
+FAILED = "load failed in part"
 NAMED = frozenset(
     {HIT, NULLS_IN_HIT, CUT, EVICTED, DUPLICATE, PREEMPTED, BEHIND, REPLAY, NOT_WORTH, NULLS, MOVED, TO_FRONT}
-    | {DRAFT, SAME_STEP, RESET, GATE, RESERVED, FULL, OUTSIDE, LATE, BESIDE}
+    | {DRAFT, SAME_STEP, RESET, GATE, RESERVED, FULL, OUTSIDE, LATE, BESIDE, FAILED}
 )
 """All of them."""
 
@@ -63,6 +64,8 @@ class ScopeSituations:
         found = [EVICTED] if any(event[0] == "removed" for event in events) else []
         if kind is ops.Preempt:
             found.append(PREEMPTED)
+        elif isinstance(op, ops.Arrive) and op.missing:
+            found.append(FAILED)
         elif isinstance(op, ops.Allocate):
             if answer == REFUSED:
                 found += self._refused(before, focus, refusal)

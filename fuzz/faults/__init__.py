@@ -18,6 +18,7 @@ from . import (
     configuration,
     identities,
     liveness,
+    loads,
     observed,
     pool,
     real_hits,
@@ -41,7 +42,7 @@ __all__ = ["CATALOGUED", "FAULTS", "MADE_UP", "MODULES", "REAL_MODULES", "Fault"
 
 MODULES = (
     *(pool, tables, registration, identities, allocation, search, steps, bulk, reporting, observed, liveness, tensors),
-    *(block_answers, rooms, configuration, asked),
+    *(block_answers, rooms, loads, configuration, asked),
 )
 """Where those are written that were made up, or made after a report before there was a catalogue."""
 

@@ -305,7 +305,7 @@ class RequestContents:
             len(request.tokens),
             self._attached[name],
             self._hit[name],
-            request.arriving,
+            bool(request.arriving),
             request.preemptions,
             reads,
         )

@@ -82,6 +82,8 @@ def operation_words(operation: Operation) -> str:
             return f"The step of request {name} has run{said}{taken}."
         case ops.Reject(name, count):
             return f"{plural(count, 'draft')} of request {name} rejected after the step was counted."
+        case ops.Arrive(name, missing) if missing:
+            return f"The external tokens of request {name} have arrived, but for the last {missing}: its load failed."
         case ops.OnRequest(name):
             return _PLAIN[type(operation)].format(name)
         case ops.Evict(blocks):

@@ -6,13 +6,13 @@ from dataclasses import replace
 from ...model.legal import misuse
 from ...model.ops import Advance, AllocateBatch, Operation, Shape
 from ..findings.finding import Finding, Trace, our_bug
-from ..findings.oracle_names import LANDED, LOCKSTEP
+from ..findings.oracle_names import CONTRACT, LOCKSTEP
 from ..findings.starved import Starved
 from ..oracles.liveness import draw_script
 from ..targets.base import Target, TargetLostError, TargetUnavailableError, adapted, adapted_shape
 from ..targets.declarations import HOLDS_BACK, STARVED, in_shape
 from ..workload.draw import Draw
-from ..workload.operations import Workload
+from ..workload.operations import LandingsSaid, Workload
 from ..workload.rounds import with_rounds
 from ..workload.shapes import ATTENTION, draw_shape, with_offered
 from ..workload.steps import BLOCK_SIZES, with_steps
@@ -61,10 +61,14 @@ def workload_of(run: Run, draw: Draw, shape: Shape, *, chaos: bool = False, tuni
     if STARVED not in in_shape(run.lacks, shape):
         tuning = replace(tuning, refusals=REFUSALS)
     tuned = {} if tuning is USUAL_TUNING else {"tuning": tuning}  # the generator of an earlier commit may know of none
-    lands = LANDED in run.oracles or HOLDS_BACK in run.hidden
-    return Workload(
-        draw, shape, chaos=chaos, landings=True, loads_land=lands, lacks=in_shape(run.lacks, shape), **tuned
-    )
+    landings: LandingsSaid = "all" if HOLDS_BACK in run.hidden else "awaited" if landings_awaited(run) else "steps"
+    return Workload(draw, shape, chaos=chaos, landings=landings, lacks=in_shape(run.lacks, shape), **tuned)
+
+
+def landings_awaited(run: Run) -> bool:
+    """True if the scheduler of this run has to wait until steps and loads have landed (S13): somebody judges it, and
+    the core does not wait itself."""
+    return CONTRACT in run.oracles and HOLDS_BACK not in run.hidden and "Landed" not in run.lacks_here
 
 
 def usable(run: Run, operation: Operation) -> Operation | None:

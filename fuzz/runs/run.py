@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from sys import getrecursionlimit
 from typing import Any
 
-from ...model.ops import Allocate, Done, Failed, Lookup, Operation, Outcome, Refused, Shape
+from ...model.ops import Allocate, Done, Failed, Landed, Lookup, Operation, Outcome, Refused, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.difference import difference
 from ..findings.finding import BUG, CORRUPTION, Finding, Trace, our_bug
@@ -216,7 +216,7 @@ class Run(ABC):
         if isinstance(operation, Starved):
             self._waiting = operation.allocation if type(outcome) is Refused else None
             self.seen[STARVED_REFUSED] += self._waiting is not None
-        elif self._waiting is not None and operation != Lookup(self._waiting.request):
+        elif self._waiting is not None and operation != Lookup(self._waiting.request) and type(operation) is not Landed:
             self.seen[SERVED_AGAIN] += operation == self._waiting and type(outcome) is Done
             self._waiting = None
 

@@ -81,7 +81,8 @@ class SchedulerView:
             case ops.Allocate():
                 hit_tokens = request.hit[0] if operation.hit and request.hit else 0
                 request.computed += hit_tokens + operation.external
-                request.scheduled, request.arriving = operation.new_tokens, operation.delay
+                request.scheduled = operation.new_tokens
+                request.arriving = operation.external if operation.delay else 0
             case ops.Advance():
                 request.computed += request.scheduled - operation.rejected
                 request.scheduled = 0
@@ -89,11 +90,11 @@ class SchedulerView:
             case ops.Reject():
                 request.computed -= operation.count
             case ops.Arrive():
-                request.arriving = False
+                request.computed, request.arriving = request.computed - operation.missing, 0
                 request.computed -= request.computed == len(request.tokens)
             case ops.Preempt():
                 request.computed = request.scheduled = 0
-                request.arriving = False
+                request.arriving = 0
                 request.preemptions += 1
                 self.reached["preemption"] += 1
             case ops.Free(name):

@@ -19,6 +19,7 @@ from ...model.ops import (
     Advance,
     Allocate,
     AllocateBatch,
+    Arrive,
     Done,
     Item,
     Landed,
@@ -94,6 +95,12 @@ class Situations:
 
     def _see_step_start(self, operation: StepStart, outcome: Done) -> None:
         self._decoded.clear()
+
+    def _see_arrive(self, operation: Arrive, outcome: Done) -> None:
+        if operation.missing:
+            windows = any(rule.skipped(self.model.shape.max_model_len) for rule in self.model.rules)
+            self.reached["load failed in part"] += 1
+            self.reached["load failed in part, with windows"] += windows
 
     def _see_landed(self, operation: Landed, outcome: Done) -> None:
         request = self.model.requests.get(operation.request)
@@ -289,6 +296,7 @@ _DONE: Mapping[type[Operation], Callable[[Situations, Any, Done], None]] = {
     Submit: Situations._see_submit,
     Preempt: Situations._see_preempt,
     StepStart: Situations._see_step_start,
+    Arrive: Situations._see_arrive,
     Landed: Situations._see_landed,
     TakeStats: Situations._see_stats,
     Reset: Situations._see_reset,

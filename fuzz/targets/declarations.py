@@ -213,6 +213,8 @@ _FEATURES: Mapping[str, str] = {
 }
 OFFERS: Mapping[str, str] = {
     "AllocateBatch": "Several requests are asked for their next step in one call; others are asked for one by one.",
+    "Arrive.missing": "A load may fail: the last of the tokens from outside do not arrive, and the request goes on "
+    "without them.",
     "Allocate.in_flight": "The core is told which computed tokens belong to steps whose outcome is not known.",
     "Allocate.alone": "The core is told that nobody else is scheduled in this step.",
     "Submit.reports_hits": "Requests ask for events that tell of the blocks of their hits.",
@@ -223,6 +225,8 @@ OFFERS: Mapping[str, str] = {
     "has changed; asked for again it is served.",
 }
 """Legal names of `offers`: what few cores have. A target that does not offer it lacks it."""
+OF_TODAY = frozenset({"Allocate.alone", "Submit.reports_hits", "Shape.watermark", "hits_inside_blocks"})
+"""Those that belong to the rule of today (`model.features`)."""
 LACKS: Mapping[str, str] = {
     **_OPERATIONS,
     **_OPERATION_FIELDS,

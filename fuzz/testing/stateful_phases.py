@@ -86,7 +86,7 @@ def undecided(handle: Handle) -> bool:
 def arriving(handle: Handle) -> bool:
     """A connector loads tokens of it."""
     request = handle.request
-    return request is not None and request.arriving
+    return request is not None and request.arriving > 0
 
 
 def can(*needs: str, to: Callable[[Handle], bool] | None = None) -> Callable[[Method], Method]:

@@ -12,6 +12,7 @@ from hypothesis.stateful import Bundle, MultipleResults, consumes, multiple, pre
 from ...model import ops
 from ...model.attention import RULES
 from ..workload.bounds import (
+    failures,
     keeps_states,
     most_rejected,
     new_tokens_for,
@@ -268,10 +269,13 @@ class KVCacheMachine(MachineRun):
         return new_tokens_for(request, request.computed, new_tokens, drafts, self.run.shape)
 
     @can("Arrive", to=arriving)
-    @rule(request=requests.filter(arriving))
-    def arrive(self, request: Handle) -> None:
-        """The tokens that a connector loads have arrived."""
-        self.ask(ops.Arrive(request.name))
+    @rule(request=requests.filter(arriving), missing=DRAFTS)
+    def arrive(self, request: Handle, missing: int = 0) -> None:
+        """The tokens that a connector loads have arrived; of those that may fail, about so many from the end have."""
+        waits = request.request
+        assert waits is not None
+        may_fail = failures(self.scene, waits, 1) if missing and self.has("Arrive.missing") else []
+        self.ask(ops.Arrive(request.name, max((count for count in may_fail if count <= missing), default=0)))
 
     @can(to=scheduled)
     @rule(request=requests.filter(scheduled), rejected=DRAFTS, token=TOKENS)

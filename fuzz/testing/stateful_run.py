@@ -19,8 +19,9 @@ from ..findings.oracle_names import LIVENESS
 from ..opening.given import Given, opened
 from ..opening.oracles import memory_named, suited_to
 from ..runs.judging import Judging
-from ..runs.open_run import open_run, usable
+from ..runs.open_run import landings_awaited, open_run, usable
 from ..runs.run import Run
+from ..workload.landings import Landings
 from ..workload.scene import Scene
 from .stateful_strategies import buildable_shapes, of_machine
 
@@ -83,11 +84,15 @@ class MachineRun(RuleBasedStateMachine):
         """Requests that have not ended, the oldest first."""
         self._names: list[str] = []
         self._asked: Operation | None = None
+        self._landings: Landings | None = None
 
     @initialize(shape=of_machine(lambda machine: machine.buildable))
     def start(self, shape: Shape) -> None:
         """Build a core. A shape that the target is not made for is no example."""
         self.run.start(shape)
+        waits = self.run.built and landings_awaited(self.run)
+        loads, tells = self.has("Allocate.external"), self.has("Allocate.in_flight")
+        self._landings = Landings(shape, loads=loads, tells=tells) if waits else None
         assume(self.run.built or self.run.found)
 
     @property
@@ -130,9 +135,19 @@ class MachineRun(RuleBasedStateMachine):
         wanted = usable(self.run, operation)
         if wanted is not None:
             self._asked = wanted
-            self.run.step(wanted)
+            self._step(wanted)
             self.live = [handle for handle in self.live if handle.request is not None]
         return not self.is_over
+
+    def _step(self, operation: Operation) -> None:
+        """Apply it, behind the landings that a scheduler waits for whose core does not."""
+        if self._landings is None:
+            self.run.step(operation)
+            return
+        first: Operation | None = self._landings.before(self.scene, operation)
+        while first is not None and not self.is_over:
+            self.run.step(first)
+            first = self._landings.next()
 
     def next_name(self) -> str:
         """The name of the next request: a, b, ..., z, a1, ..."""

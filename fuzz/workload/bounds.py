@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from ...model.attention import RULES, Mamba
-from ...model.ops import Group, Item, Kind, Shape
+from ...model.legal import allows
+from ...model.ops import Arrive, Group, Item, Kind, Shape
 from ...model.state import Request
 from ..kinds import KINDS
 from .scene import Scene
@@ -96,3 +97,17 @@ def new_tokens_for(request: Request, start: int, budget: int, drafts: int, shape
     new = min(budget, wanted)
     behind = draftable(shape, drafts, new) if new == wanted else 0
     return max(0, min(new + behind, shape.max_model_len - start))
+
+
+def failures(scene: Scene, request: Request, size: int) -> list[int]:
+    """How many of the tokens that are being loaded may fail, so that the request can go on with the others: those
+    from the end of a block of `size` tokens on, where there is such a place; empty where nothing else than all may."""
+    name = request.submit.request
+    missing = [count for count in range(1, request.arriving + 1) if allows(scene, Arrive(name, count))]
+    return [count for count in missing if (request.computed - count) % size == 0] or missing
+
+
+def most_flights(request: Request | None) -> int:
+    """How many steps and loads of a request may be under way, at most: a load that it waits for, the step that was
+    allocated, and steps that have told no token yet, of which each has computed one at least."""
+    return 0 if request is None else (request.arriving > 0) + (request.scheduled > 0) + request.lead

@@ -7,7 +7,7 @@ target lacks (`targets.declarations`) is not drawn.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from ...model import ops
 from ...model.attention import RULES
@@ -15,12 +15,16 @@ from ...model.legal import allows
 from ...model.ops import Operation, Shape
 from ...model.state import Request
 from ..findings.starved import Starved
-from .bounds import draftable, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
+from .bounds import draftable, failures, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
 from .draw import Draw, made
+from .landings import Landings
 from .scene import Scene
 from .steps import Steps
 from .tuning import USUAL_TUNING, Tuning
 
+LandingsSaid: TypeAlias = Literal["", "steps", "all", "awaited"]
+"""Of what is said when it has landed: of nothing; of steps, where they run ahead of their news; also of loads that
+nobody waits for any more; of steps, and of all that a scheduler waits for whose core does not (`landings`)."""
 Action: TypeAlias = Callable[[Scene], Operation | None]
 
 UNKNOWN_REQUEST = "nobody"
@@ -46,14 +50,12 @@ class Workload(Steps):
         shape: Shape,
         *,
         chaos: bool = False,
-        landings: bool = False,
-        loads_land: bool = False,
+        landings: LandingsSaid = "",
         lacks: Collection[str] = (),
         tuning: Tuning = USUAL_TUNING,
     ) -> None:
-        """`chaos` adds misuse: broken preconditions. `landings`: say when steps have landed, where they run ahead of
-        their news; `loads_land`: and when loads have that nobody waits for any more. `lacks`: what the target has no
-        equivalent of (`targets.base.lacking`)."""
+        """`chaos` adds misuse: broken preconditions. `landings`: of what is said when it has landed. `lacks`: what the
+        target has no equivalent of (`targets.base.lacking`)."""
         super().__init__(draw, shape, lacks, tuning)
         self._preempting = draw.choose(tuning.preempting)
         self._drafts = draftable(shape, draw.choose((0, 1, 2, 3, 3))) * self.has("drafts")
@@ -70,8 +72,11 @@ class Workload(Steps):
         self._preempts, self._takes_hits = map(self.has, ("Preempt", "Allocate.hit"))
         self._delays, self._reserves = map(self.has, ("Allocate.delay", "Allocate.reserved"))
         self._reads = [kind for kind in READS if self.has(kind.__name__)]
-        lands = (landings and self._drafts > 0) or (loads_land and self._externals and self._delays)
+        loads = landings == "all" and self._externals and self._delays
+        lands = loads or (landings != "" and self._drafts > 0)
         self._lands = lands and self.has("Landed")
+        tells = self.has("Allocate.in_flight")
+        self._landings = Landings(shape, loads=self._externals, tells=tells) if landings == "awaited" else None
         self._refusing = draw.choose(tuning.refusals) if tuning.refusals else 0
         self._waits: ops.Allocate | None = None
         """What is asked for again, since it was refused while the world gave out."""
@@ -79,6 +84,16 @@ class Workload(Steps):
 
     def next(self, scene: Scene) -> Operation:
         """An operation that is allowed in the present state."""
+        if self._landings is None:
+            return self._drawn(scene)
+        return self._landings.next() or self._landings.before(scene, self._drawn(scene))
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if the operation that was returned last is a landing before another one, which is no call on a core."""
+        return self._landings is not None and self._landings.is_waiting
+
+    def _drawn(self, scene: Scene) -> Operation:
         again = self._asked_again(scene) if self._refusing else None
         if again is not None:
             return again
@@ -166,7 +181,7 @@ class Workload(Steps):
         draw, request = self.draw, self.draw.choose(list(scene.requests.values()))
         name = request.submit.request
         if request.arriving:
-            return ops.Arrive(name)
+            return self._arrive(scene, request)
         if request.scheduled:
             unknown = self._states and self.has("Reject") and request.drafts and draw.integer(0, 2)
             if self._remembers:
@@ -220,6 +235,16 @@ class Workload(Steps):
             in_flight=self._in_flight(request),
             alone=bool(self.shape.watermark) and self.has("Allocate.alone") and draw.integer(0, 2) == 0,
         )
+
+    def _arrive(self, scene: Scene, request: Request) -> Operation:
+        """The load has ended: with all of its tokens, or it has failed in a block, or altogether."""
+        name, fails = request.submit.request, self.has("Arrive.missing") and self.draw.integer(0, 3) == 0
+        if not fails:
+            return ops.Arrive(name)
+        missing = failures(scene, request, self.draw.choose(self._sizes))
+        if missing:
+            return ops.Arrive(name, self.draw.choose(missing))
+        return ops.Preempt(name) if self._preempts and self.draw.integer(0, 1) else ops.Arrive(name)
 
     def _starved(self, **asked: object) -> ops.Allocate:
         """The allocation; now and then one while which the world gives out, after some calls or at once."""

@@ -12,11 +12,12 @@ What queries read is the model's (`Rule.skipped`).
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from ...model import ops
 from ...model.attention import Mamba, Rule, rules_for
-from ...model.ops import Done, Operation, Outcome, Shape
+from ...model.ops import NULL, Done, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from . import moves
 from .moves import OUTSIDE, NotAllowedError
@@ -37,6 +38,7 @@ class Known:
     computed: int = 0
     scheduled: int = 0
     hit_tokens: int = 0
+    arriving: bool = False
     drafted: bool = False
     """Whether a step has gone beyond the known tokens."""
 
@@ -124,6 +126,7 @@ class Replayed:
                 self._requests[name].computed -= op.count
             case ops.Arrive(name) if name in self._requests:
                 request = self._requests[name]
+                request.computed, request.arriving = request.computed - op.missing, False
                 self._register(request, after)
                 request.computed -= request.computed == len(request.tokens)
             case ops.RemoveSkipped(name) if name in self._requests:
@@ -164,26 +167,36 @@ class Replayed:
         hit_tokens = request.hit_tokens if op.hit else 0
         if done:
             request.computed += hit_tokens + op.external
-            request.scheduled = op.new_tokens
+            request.scheduled, request.arriving = op.new_tokens, op.delay
             request.drafted |= request.computed + op.new_tokens > len(request.tokens)
         self._tables_of(request, after, hit_tokens)
         self._register(request, after)
 
     def _tables_of(self, request: Known, after: Snapshot, hit_tokens: int) -> None:
         """The request's tables become what they are after the operation."""
-        name = request.submit.request
-        if self.world.floor[request.number] < request.settled:
-            self._make("settle", request.number, request.settled)
+        name, settled = request.submit.request, self._settled(request, after)
+        if self.world.floor[request.number] < settled:
+            self._make("settle", request.number, settled)
         for group in range(len(self.rules)):
             table = self._table(group, name)
-            if self.world.cut[table] < request.settled:
-                self._make("cut", table, request.settled)
+            if self.world.cut[table] < settled:
+                self._make("cut", table, settled)
         # All that leaves a table first: a block that was just given up may be taken again.
         grown: list[tuple[str, int, int]] = []
         for group in range(len(self.rules)):
             now = after.tables[group].get(name, [])
             grown += self._shrink(name, group, now, hit_tokens)
         self._grow(grown)
+
+    def _settled(self, request: Known, after: Snapshot) -> int:
+        """The tokens by which tables are cut: while a load may still fail, no more than what is null says."""
+        if not request.arriving:
+            return request.settled
+        tables = [of_group.get(request.submit.request, []) for of_group in after.tables]
+        nulls = [len([*takewhile(lambda block: block == NULL, table)]) for table in tables]
+        cuts = list(zip(self.rules, nulls, strict=True))
+        enough = (c for c in range(request.settled) if all(rule.first(c) >= count for rule, count in cuts))
+        return next(enough, request.settled)
 
     def _shrink(self, name: str, group: int, now: list[int], hit_tokens: int) -> list[tuple[str, int, int]]:
         """Entries become null, states move. Returns the new entries, each with how it comes about."""
@@ -246,7 +259,7 @@ class Replayed:
         request = self._requests.get(name)
         if request is not None:
             request.computed = request.scheduled = 0
-            request.drafted = False
+            request.drafted = request.arriving = False
         if for_ever:
             self._requests.pop(name, None)
 

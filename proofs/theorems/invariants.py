@@ -341,8 +341,8 @@ def _taken_back(kind: str, n: Any, computed: Any, scheduled: Any, sampled: Any, 
 
 SETTLED = Theorem(
     id="S6.settled",
-    sentence="What is settled is never taken back: no rejected draft, no step and no arrival lets the next query of a "
-    "request stand before the tokens by which its windows were cut.",
+    sentence="What is settled is never taken back: no rejected draft, no step and no load that arrives whole lets the "
+    "next query of a request stand before the tokens by which its windows were cut.",
     variables={
         "op": f"which operation: {', '.join(f'{number} {name}' for number, name in enumerate(_ENDS))}",
         "n": "known tokens",
@@ -360,7 +360,8 @@ SETTLED = Theorem(
             assume=lambda v: [v.op == 1, v.n >= 1, v.computed >= 0],
         ),
     ),
-    meaning="Asynchronous scheduling may reject drafts late: the window is still there.",
+    meaning="Asynchronous scheduling may reject drafts late: the window is still there. A load may fail in part only "
+    "where what the query reads then is in blocks (`legal`).",
 )
 
 THEOREMS = (S1, S2, S4, S5, S6, SETTLED)

@@ -31,7 +31,7 @@ def run(target: Target, operations: int, seed: int = 1) -> Summary:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_engine_is_right(seed):
-    done = run(engine_in(EXAMPLE), 5_000, seed)
+    done = run(engine_in(EXAMPLE), 6_000, seed)
     assert done.finding is None, done.finding
     assert done.reached["contract: hit of a shared block"] > 50
     assert done.reached["contract: by design evicts_more"] > 20

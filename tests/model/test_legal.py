@@ -45,6 +45,11 @@ STATES = {
     "item seen": (Submit("b", (0, 0), items=(Item("p", 0, 2),)), Free("b")),
     "ahead": (Submit("a", (1, 2, 3)), Allocate("a", 5), Advance("a")),
     "arriving": (Submit("a", (1, 2, 3)), Allocate("a", 0, external=2, delay=True)),
+    "arriving behind a hit": (
+        *(Submit("a", (1, 2)), Allocate("a", 2), Advance("a"), Submit("b", (1, 2, 3, 4, 5))),
+        *(Lookup("b"), Allocate("b", 0, hit=True, external=3, delay=True)),
+    ),
+    "a step waits": (Submit("a", (1, 2, 3)), Allocate("a", 1, external=2, delay=True)),
     "computed": (Submit("a", (1, 2, 3)), Allocate("a", 3), Advance("a", (4,))),
     "block 1 outside": (Take(1),),
     "two run": (
@@ -138,6 +143,13 @@ TABLE = [
     ("empty", Arrive("a"), NOT),
     ("allocated", Arrive("a"), NOT),
     ("arriving", Arrive("a"), LEGAL),
+    ("arriving", Arrive("a", 1), LEGAL),
+    ("arriving", Arrive("a", 2), NOT),
+    ("arriving", Arrive("a", -1), NOT),
+    ("arriving behind a hit", Arrive("b", 3), LEGAL),
+    ("arriving behind a hit", Arrive("b", 4), NOT),
+    ("a step waits", Arrive("a"), LEGAL),
+    ("a step waits", Arrive("a", 1), NOT),
     ("empty", Free("a"), LEGAL),
     ("arriving", Free("a"), LEGAL),
     ("empty", Landed("a"), LEGAL),
@@ -210,3 +222,24 @@ def test_encoder_tokens_go_with_cross_attention():
     model = core(Group("cross", 2), caching=False)
     done(model, Submit("a", (1, 2)))
     assert allows(model, Allocate("a", 2, encoder_tokens=5))
+
+
+@pytest.mark.parametrize(
+    ("group", "may_fail"),
+    [
+        (Group("full", 2), [1, 2, 3, 4, 5, 6]),
+        (Group("sliding", 2, window=3), [1]),  # tokens from 4 on have blocks, and the query at 5 reads token 3
+        (Group("sliding", 2, window=2), []),  # tokens from 6 on have blocks, and the query at 6 reads token 5
+        (Group("sliding", 2, window=8), [1, 2, 3, 4, 5, 6]),
+        (Group("chunked", 2, chunk=4), [1, 2, 3]),  # the query at 3 is of the chunk before
+        (Group("mamba", 2, mamba_mode="all"), []),
+        (Group("mamba", 2, mamba_mode="align"), []),
+    ],
+    ids=str,
+)
+def test_a_load_fails_as_far_as_what_the_shorter_one_needs_has_blocks(group, may_fail):
+    model = core(group, num_blocks=12, max_model_len=16)
+    for operation in (Submit("a", tuple(range(9))), Allocate("a", 0, external=7, delay=True)):
+        assert allows(model, operation)
+        done(model, operation)
+    assert [missing for missing in range(1, 9) if allows(model, Arrive("a", missing))] == may_fail

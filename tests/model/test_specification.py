@@ -1,5 +1,6 @@
 """The numbered rules and examples of the specification (core.md §10 and its known deviations), one test each."""
 
+import pytest
 from blockproof.model.ops import (
     NULL,
     Advance,
@@ -93,6 +94,18 @@ def test_step_8_delayed_tokens_are_registered_when_they_arrive():
     done(model, Arrive("a"))
     assert model.snapshot().num_identities == 2
     assert model.requests["a"].computed == 3  # the last token of a fully loaded prompt is computed again
+
+
+@pytest.mark.parametrize(("missing", "registered"), [(0, 2), (1, 1), (2, 1), (3, 0)])
+def test_what_is_missing_of_a_load_is_not_registered_and_is_computed_in_the_blocks_that_are_there(missing, registered):
+    model = core(Group("full", 2))
+    done(model, Submit("a", (1, 2, 3, 4, 5)))
+    done(model, Allocate("a", 0, external=4, delay=True))
+    done(model, Arrive("a", missing))
+    assert (model.requests["a"].computed, model.snapshot().registered) == (4 - missing, [{"a": registered}])
+    assert model.snapshot().tables == [{"a": [1, 2]}]
+    assert done(model, Allocate("a", 1 + missing)) == ((3,),)
+    assert model.snapshot().registered == [{"a": 2}]
 
 
 def test_step_9_returns_the_blocks_of_the_extension_only():

@@ -43,7 +43,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "and of a block of which the hit has a part; where the prompt ends in that block, the lookup ends in an "
             "IndexError, and on several ranks in an AssertionError"
         ),
-        condition="kv_cache_report_mode `full` with events, and a hit with null entries or inside a block; several ranks",
+        condition="`kv_cache_report_mode=full`, events, a hit with null entries, inside a block, or on several ranks",
         source="Found by lockstep.",
     ),
 )

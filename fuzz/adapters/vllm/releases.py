@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from ...targets.declarations import SEVERAL_NAMES
+from ...targets.declarations import OF_TODAY, SEVERAL_NAMES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +70,9 @@ class Release:
     """What it is known to do wrong (`targets.base.losing`)."""
     kinds_missing: frozenset[str] = frozenset()
     """Kinds of groups for which there is no spec."""
-    offers: frozenset[str] = frozenset()
-    """What it has beyond what most have (`targets.base.offering`)."""
+    offers: frozenset[str] = frozenset({"Arrive.missing"})
+    """What it has that few cores have (`targets.base.offering`): a load that fails is the scheduler's affair, and all
+    that the core is asked is to register less. Our core has more."""
 
     @property
     def lacks(self) -> frozenset[str]:
@@ -166,7 +167,7 @@ _CHANGES: tuple[dict[str, object], ...] = (
         "eagle": "lookahead",
         "offers_last_state": True,
         "watermark": True,
-        "offers": frozenset({"hits_inside_blocks", "Shape.watermark", "Allocate.alone", "Submit.reports_hits"}),
+        "offers": OF_TODAY | {"Arrive.missing"},
         "caches_unaligned_states": False,
         "loses": _LOSES | {"window-kept-for-scheduler"},
     },

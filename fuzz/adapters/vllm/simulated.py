@@ -7,7 +7,7 @@ of the release's own (`connectors`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -234,8 +234,7 @@ class VllmSimulated:
             return ()
         output, names = batch.own, list(batch.own.num_scheduled_tokens)
         heard = self._link.report(output) if self._link is not None else self._worker.heard()
-        failed = getattr(heard, "invalid_block_ids", None) or getattr(heard, "failed_recving", None)
-        if self.contract and failed:
+        if self.contract and self._runs_on(getattr(heard, "invalid_block_ids", None) or ()):
             self.contract.rest()
         told = self.scheduler.update_from_output(output, self._worker.report(names, results.tokens, heard))
         if self.setup.drafts and not self.setup.asynchronous:
@@ -247,6 +246,11 @@ class VllmSimulated:
             self._reset_waits = False
             self.reset()
         return [self._delivered(one) for answers in told.values() for one in answers.outputs]
+
+    def _runs_on(self, failed: Collection[int]) -> bool:
+        """True if a request has computed with blocks into which a load has failed: there is no operation for that."""
+        tables = map(self.scheduler.kv_cache_manager.get_block_ids, (one.request_id for one in self.scheduler.running))
+        return bool(failed) and any(not set(failed).isdisjoint(ids) for table in tables for ids in table)
 
     def _propose(self, names: Sequence[str], results: StepResults) -> None:
         proposed = {name: list(results.drafts.get(self.clients[name].id, ())) for name in names}

@@ -309,6 +309,7 @@ class VllmStyleTarget:
 
     def _arrive(self, op: ops.Arrive) -> Outcome:
         request = self._live(op.request).request
+        request.num_computed_tokens -= op.missing
         self._manager.cache_blocks(request, request.num_computed_tokens)
         if request.num_computed_tokens == request.num_tokens:
             request.num_computed_tokens -= 1

@@ -208,21 +208,25 @@ class ManagerWatch:
         self._tell(operation, Refused() if result is None else Done(_ids(result)), before)
 
     def _cache_blocks(self, before: Snapshot, result: object, request: Any, num_computed_tokens: int) -> None:
-        """External tokens have arrived; or an asynchronous scheduler registers what it has learnt late."""
+        """External tokens have arrived, or as many of them as have before a failure; or an asynchronous scheduler
+        registers what it has learnt late."""
         name = request.request_id
         if name not in self._arriving:
             self._tell(ops.Advance(name), Done(), before)
             return
         self._arriving.discard(name)
+        missing = self._computed[name] - num_computed_tokens
         self._computed[name] = num_computed_tokens - (num_computed_tokens == request.num_tokens)
-        self._tell(ops.Arrive(name), Done(), before)
+        self._tell(ops.Arrive(name, missing), Done(), before)
 
     def _left(self, before: Snapshot, result: object, request: Any) -> None:
         name = request.request_id
+        finished = request.is_finished()
         self._scheduled.pop(name, None)
+        if name in self._arriving and not finished:  # its load has failed altogether, and is over
+            self._tell(ops.Landed(name), Done(), self._settled, self._settled)
         self._arriving.discard(name)
         self._computed[name] = 0
-        finished = request.is_finished()
         # Before a request leaves, the scheduler may give its skipped blocks back by itself, for a connector.
         self._tell(ops.Free(name) if finished else ops.Preempt(name), Done(), self._settled)
         if finished:

@@ -4,8 +4,12 @@ holds them any more (S13).
 A step runs from its allocation, or from the arrival of the tokens it waits for, until `Landed` says that it has left
 the device, or its tokens count as computed and, where it reaches the last known one, the next token is known. Of a
 request that goes on, running steps read and write; of one that was freed or preempted only what they write matters:
-nobody uses their output. A load that a request waits for runs until its tokens arrive; if the request has gone before,
-until `Landed`. It writes beside the device's queue.
+nobody uses their output. A load that a request waits for runs until its tokens arrive, or until `Landed`; in any case
+beyond the end of its request. It writes beside the device's queue.
+
+Whose duty it is that nobody gets such a block: that of the core, if it gives up by itself what it was told is in use (a
+load that has not ended, tokens in flight) or says that it waits (`held_back`); else that of the scheduler, which knows
+what runs and waits before it frees, preempts, or lets somebody write beside the queue.
 """
 
 import sys
@@ -61,6 +65,8 @@ class EarlyUse(NamedTuple):
     flight: Flight
     how: str
     """How the block was given up."""
+    by_core: bool
+    """True if the core gave it up, though it was told that the block is in use; else the scheduler did not wait."""
     second: bool
     """True if the new owner writes beside the device's queue: a connector that loads, an outside holder."""
 
@@ -88,8 +94,8 @@ class Flights:
     def __init__(self, record: RunRecord) -> None:
         self._record = record
         self._running: dict[str, list[Flight]] = {}
-        self._last: dict[int, tuple[Flight, str]] = {}
-        """Per block that was given up: the last step that uses it, and how it was given up."""
+        self._last: dict[int, tuple[Flight, str, bool]] = {}
+        """Per block that was given up: the last step that uses it, how it was given up, and whether by the core."""
         self._kept: dict[int, Flight] = {}
         """Per block that was given up while steps of its request ran, used by them or not: the last of these steps."""
 
@@ -104,7 +110,7 @@ class Flights:
             for entry, block in enumerate(tables.get(move.name, ())):
                 for flight in running if block in gone and block != NULL else ():
                     if flight.uses(rule, entry, reads=how == "skipped" and flight.told_by != NEVER):
-                        self._last[block] = flight, how
+                        self._last[block] = flight, how, how == "skipped" and _is_told(flight, move)
 
     def handed_out(self, move: Move) -> list[EarlyUse]:
         """The blocks that an operation hands out although steps use them. They belong to others from now on."""
@@ -187,6 +193,15 @@ class Flights:
         if self._kept:
             self._kept = {block: flight for block, flight in self._kept.items() if not flight.landed}
             self._last = {block: use for block, use in self._last.items() if not use[0].landed}
+
+
+def _is_told(flight: Flight, move: Move) -> bool:
+    """True if a core that gives blocks up in this move knows that the flight is on."""
+    if flight.is_load:
+        return flight.told_by is None  # of a request that is there, its tokens have not arrived
+    operation, request = move.operation, move.request
+    told = operation.in_flight if isinstance(operation, ops.Allocate) else 0
+    return request is not None and flight.start >= request.computed - told
 
 
 def _take_back(running: list[Flight], count: int) -> None:

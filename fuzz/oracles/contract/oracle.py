@@ -197,7 +197,7 @@ class Contract:
         """
         self.flights.give_up(move)
         for use in self.flights.handed_out(move):
-            if self._holds_back or (self._landed and use.may_race):
+            if self._holds_back or (use.may_race and (use.by_core or self._landed)):
                 raise Break("S13", str(use), use.kind)
             to = "to a second writer" if use.second else "to a later step"
             self.reached[f"contract: {use.kind} {to} before landing"] += 1

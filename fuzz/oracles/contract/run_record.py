@@ -333,7 +333,9 @@ class RunRecord:
             case ops.Allocate():
                 self._allocated(request, operation)
                 self.fill(request, tables, request.steps)
-            case ops.Arrive():
+            case ops.Arrive(_, missing):
+                request.computed -= missing
+                self.reached["contract: load failed in part"] += missing > 0
                 request.arriving, request.written = False, request.computed
                 self.fill(request, tables, request.steps)
                 request.computed -= request.computed == len(request.contents)

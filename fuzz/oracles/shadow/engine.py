@@ -107,7 +107,7 @@ class Shadow(States):
                 request.computed -= rejected
                 self._reject_states(request, rejected)
             case ops.Arrive(name):
-                self._arrive(self._requests[name], snapshot)
+                self._arrive(self._requests[name], operation.missing, snapshot)
             case ops.Take():
                 blocks = outcome.value if isinstance(outcome.value, tuple) else ()
                 there = [block for block in blocks if isinstance(block, int) and 0 < block < self.shape.num_blocks]
@@ -155,12 +155,13 @@ class Shadow(States):
             self._receive(request, local, total, snapshot)
         self._run(request, snapshot)
 
-    def _arrive(self, request: EngineRequest, snapshot: Snapshot) -> None:
-        """The external tokens have arrived. If they are the whole prompt, its last token is computed again."""
+    def _arrive(self, request: EngineRequest, missing: int, snapshot: Snapshot) -> None:
+        """The external tokens have arrived, but for the missing ones behind: what stood in those blocks stays there. If
+        they are the whole prompt, its last token is computed again."""
         assert request.arriving is not None
         (start, end), request.arriving = request.arriving, None
-        request.computed -= request.computed == len(request.contents)
-        self._receive(request, start, end, snapshot)
+        request.computed -= missing or request.computed == len(request.contents)
+        self._receive(request, start, end - missing, snapshot)
         self._run(request, snapshot)
 
     def _run(self, request: EngineRequest, snapshot: Snapshot) -> None:

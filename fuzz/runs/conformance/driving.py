@@ -11,8 +11,8 @@ from ...findings.finding import LOST, Finding
 from ...findings.oracle_names import CONTRACT, LIVENESS, SHADOW
 from ...findings.words import cause_lines, operation_text, outcome_text
 from ...targets.adapting import adapted, adapted_shape
-from ...targets.base import Target, hidden_fields, lacking, lacking_in
-from ...targets.declarations import EVICTS_MORE
+from ...targets.base import Target, hidden_fields, left_out_for
+from ...targets.declarations import EVICTS_MORE, in_shape
 from ..judging import Judging
 from ..open_run import open_run
 from .expected import NO_HIT, Answer, Check, LabelOrder, no_lists, only_blocks, right_kind, right_types, sound_state
@@ -34,10 +34,10 @@ class ScenarioDriver:
         self.report = report
         self.scenario = Scenario("")
         self._run = open_run(self.target, Judging([name for name in oracles if name != LIVENESS]))
-        self._lacks = lacking(self.target)
+        self._lacks = left_out_for(self.target)
 
     def has(self, *names: str) -> bool:
-        """True if the target lacks none of these."""
+        """True if the target lacks none of these, nor does without what few cores offer."""
         return not self._lacks.intersection(names)
 
     @property
@@ -57,8 +57,8 @@ class ScenarioDriver:
 
     def start(self, name: str, shape: Shape, *checks: Check) -> bool:
         """Begin a scenario with a new core of this shape. False if the target does not build it."""
-        shape = adapted_shape(shape, lacking(self.target))
-        self._lacks = lacking_in(self.target, shape)
+        shape = adapted_shape(shape, left_out_for(self.target))
+        self._lacks = in_shape(left_out_for(self.target), shape)
         self.scenario = Scenario(f"{name} ({_in_short(shape)})")
         self.report.scenarios.append(self.scenario)
         found = self._run.start(shape)

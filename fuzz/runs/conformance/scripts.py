@@ -244,6 +244,14 @@ def connector(driver: ScenarioDriver, size: int) -> None:
     driver.ask(ops.Arrive("b"), "it has arrived", nothing("nothing is answered"))
     driver.ask(ops.Allocate("b", size), "the rest of the prompt", new_blocks("b", 1))
     driver.ask(ops.Advance("b", (7,)), "computed, one token sampled", hash_blocks(len(tokens) + 1))
+    if not driver.has("Arrive.missing"):
+        return
+    driver.ask(ops.Free("b"), "freed", nothing("nothing is answered"), gone("b"))
+    driver.ask(ops.Submit("c", prompt(3 * size, first=19)), "another prompt", hash_blocks(len(tokens)))
+    driver.ask(ops.Allocate("c", 0, external=2 * size, delay=True), "room for what will arrive", grows_to("c", 2))
+    driver.ask(ops.Arrive("c", size), "one block has arrived, one has not", nothing("nothing is answered"))
+    driver.ask(ops.Allocate("c", 2 * size), "that block and the rest are computed here", new_blocks("c", 1))
+    driver.ask(ops.Advance("c", (7,)), "computed, one token sampled", hash_blocks(len(tokens) + 1))
 
 
 def outside(driver: ScenarioDriver, size: int) -> None:

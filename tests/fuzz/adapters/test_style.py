@@ -88,6 +88,15 @@ def test_external_tokens_are_registered_when_they_arrive(target: VllmStyleTarget
     assert (outcome, state.tables) == (ops.Done(((),)), [{"a": [1, 2]}])
 
 
+def test_what_a_load_does_not_bring_is_not_registered(target: VllmStyleTarget) -> None:
+    target.start(shape())
+    run(target, ops.Submit("a", (1, 2, 3, 4, 5)), ops.Allocate("a", 0, external=4, delay=True))
+    _, state = run(target, ops.Arrive("a", 1))
+    assert (state.tables, state.registered, state.num_identities) == ([{"a": [1, 2]}], [{"a": 1}], 1)
+    outcome, state = run(target, ops.Allocate("a", 2))
+    assert (outcome, state.tables, state.registered) == (ops.Done(((3,),)), [{"a": [1, 2, 3]}], [{"a": 2}])
+
+
 def test_preempted_request_starts_again(target: VllmStyleTarget) -> None:
     target.start(shape(stats=True))
     run(target, ops.Submit("a", (1, 2, 3, 4, 5)), ops.Allocate("a", 5), ops.Advance("a", (6,)))

@@ -20,6 +20,7 @@ from blockproof.model.ops import (
     RemoveSkipped,
     Shape,
     Submit,
+    Take,
     TakeNewBlockIds,
 )
 
@@ -50,6 +51,14 @@ _TIGHT_HIT = (*computed("a", 0, 0), Free("a"), Submit("b", (0, 0, 0, 0)), Lookup
 REPLAY = (*computed("a", 0, 0, 0, 0), Submit("b", (0, 0, 0, 0)), Lookup("b"))
 _TOLD = _shape(_FULL, events=True)
 _TWO_CHUNKS = (Submit("a", (0, 1, 2, 3, 4)), Allocate("a", 2), Advance("a"), Allocate("a", 3))
+
+
+_WINDOW_LOAD = (0, 1, 2, 3)
+
+
+def _load(prompt: tuple[int, ...], external: int) -> tuple[Operation, ...]:
+    """A request waits for the first tokens of its prompt."""
+    return (Submit("a", prompt), Allocate("a", 0, external=external, delay=True))
 
 
 def _by_one(name: str, steps: int) -> tuple[Operation, ...]:
@@ -95,6 +104,15 @@ STORIES: Mapping[str, Story] = {
     "window-cut-ahead-of-the-step": Story(
         "S13", _shape(_WINDOW), (Submit("a", (0, 1, 2)), Allocate("a", 2), RemoveSkipped("a"))
     ),
+    "window-cut-under-a-load": Story("S13", _shape(_WINDOW), (*_load(_WINDOW_LOAD, 3), RemoveSkipped("a"), Take(1))),
+    "in-flight-forgotten": Story(
+        "S13",
+        _shape(_WINDOW, caching=False),
+        (*computed("a", *_WINDOW_LOAD), Allocate("a", 1, in_flight=4), Take(2)),
+    ),
+    "missing-tokens-registered": Story("S10", _shape(_FULL), (*_load((0, 1, 2, 3, 4), 4), Arrive("a", 1))),
+    "failure-cut-a-block-late": Story("S10", _shape(_FULL), (*_load((0, 1, 2, 3, 4), 4), Arrive("a", 2))),
+    "failed-blocks-given-back": Story("S5", _shape(_FULL), (*_load((0, 1, 2, 3, 4), 4), Arrive("a", 2))),
     "eagle-drop-twice": Story(
         "S14", _shape(_FULL, eagle=True), (*computed("a", 0, 0, 0, 0, 0), Submit("b", (0, 0, 0, 0, 0)), Lookup("b"))
     ),

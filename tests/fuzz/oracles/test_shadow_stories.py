@@ -132,6 +132,20 @@ def test_external_tokens_are_read_only_after_they_have_arrived():
     assert story.shadow.reached["shadow: external tokens"] == 4
 
 
+def test_what_is_missing_of_a_load_was_not_written_and_may_not_be_read():
+    story = Story(FULL)(A, Allocate("a", 0, external=4, delay=True), Arrive("a", 1))
+    assert story.shadow.reached["shadow: external tokens"] == 3
+    story(Allocate("a", 2), Advance("a", (6,)))
+    waits = Story(FULL)(A, Allocate("a", 0, external=4, delay=True))
+    _, snapshot = waits.model.step(Arrive("a", 1))
+    waits.shadow.step(Arrive("a", 1), Done(), snapshot)
+    waits.shadow.step(Submit("b", A.prompt), Done(2), snapshot)
+    snapshot.tables[0]["b"] = [1, 2]
+    waits.shadow.step(Lookup("b"), Done((4, ((1, 2),))), snapshot)
+    with pytest.raises(Corruption, match="b, group 0, position 3: reads what nobody wrote in block 2"):
+        waits.shadow.step(Allocate("b", 1, hit=True), Done(((),)), snapshot)
+
+
 def test_known_tokens_in_the_lookahead_are_no_content_before_their_step_has_run():
     story = Story(FULL)(A, Allocate("a", 2, lookahead=2), Submit("b", A.prompt))
     _, snapshot = story.model.step(Allocate("b", 5))

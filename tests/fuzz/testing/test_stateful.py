@@ -119,6 +119,18 @@ def test_our_core_passes_and_every_operation_is_asked_for():
     assert len({tuple(group.kind for group in shape.groups) for shape in target.shapes}) == 3
 
 
+@pytest.mark.filterwarnings("ignore:Using `assume` outside")
+def test_a_load_may_fail_in_part():
+    target = Recording()
+    state = kv_cache_machine(target, attention=("full",))()
+    state.start(shape=ops.Shape((ops.Group("full", 2),), 20, 32, 2, 2, 32))
+    for missing, asked in ((0, 0), (2, 2), (9, 5)):
+        request = state.submit(prompt=(0,) * 9)
+        state.allocate_external(request=request, external=6, new_tokens=1, delay=True)
+        state.arrive(request=request, missing=missing)
+        assert target.asked[-1] == ops.Arrive(request.name, asked), "one token at least is left"
+
+
 def test_several_requests_take_their_step_in_one_call_where_the_target_offers_it():
     target = Recording()
     result = run(kv_cache_machine(target, attention=("full",)), max_examples=250)
