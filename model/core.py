@@ -170,7 +170,7 @@ class Model(Core):
         main = total + op.new_tokens
         kept = min(self.policy.settled(request, total), total - op.in_flight)
         plan = Plan(op, hit, total, kept, main, min(main + op.lookahead, max_len), local)
-        if not (request.runs or op.alone):
+        if self.policy.counts_admitted and not (request.runs or op.alone):
             plan = plan._replace(margin=self.shape.watermark)
         if op.external and self.policy.external_begins_whole and hit_tokens % self.shape.least_scheduler_block_size:
             raise Refusal("refused by place")
@@ -210,6 +210,8 @@ class Model(Core):
         request.computed, request.arriving = request.computed - op.missing, 0
         if self.shape.caching:
             self.register(op.request, request.computed)
+        if op.missing and self.policy.zero_again is not None:
+            self.policy.zero_again(self, op.request)
         request.compute(request.computed - (request.computed == len(request.tokens)))
 
     # Giving blocks back.
@@ -267,6 +269,7 @@ class Model(Core):
 
     def read_table(self, op: ops.ReadTable) -> Value:
         """The block table in every group; empty for an unknown request."""
+        self.offered = self.policy.read(self, op.request) if self.policy.read is not None else ()
         return tuple(tuple(tables.get(op.request, ())) for tables in self.state.tables)
 
     def take_events(self, op: ops.TakeEvents) -> Value:

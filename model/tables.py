@@ -59,8 +59,8 @@ class Core:
         self.copied: tuple[tuple[int, int], ...] = ()
         """Copies that the operation asks for: source and target."""
         self.offers: list[Offer] = []
-        self.offered: tuple[Offer, ...] = ()
-        """States offered to a connector: those not told yet, and what the operation tells."""
+        self.offered: tuple[ops.Value, ...] = ()
+        """States offered to a connector that are not told yet; and what the operation tells besides its outcome."""
 
     def identity(self, request: Request, group: int, i: int) -> Identity:
         """The content up to the end of block `i` of the request's table."""
@@ -413,6 +413,8 @@ class Policy:
     name_tail: Callable[[Core, int, Request, int], None] | None = None  # names the end of a prompt in its block
     offer: Callable[[Core, int, str, int, int], None] | None = None  # offers states to a connector
     last_offer: Callable[[Core, str], None] | None = None  # the same when a request ends
+    read: Callable[[Core, str], tuple[ops.Value, ...]] | None = None  # what else is asked of a table
+    zero_again: Callable[[Core, str], None] | None = None  # lists blocks again that a load has left unwritten
     external_begins_whole: bool = False  # are external tokens refused behind a hit that ends inside a block?
     skips_tokens: bool = False  # are external tokens before a window left out one by one, or by whole blocks?
     counts_admitted: bool = False  # is a lookup counted only when its request is admitted?

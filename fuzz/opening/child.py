@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Generic, NamedTuple, TypeVar, cast
 
-from ...model.ops import Operation, Outcome, Shape
+from ...model.ops import Operation, Outcome, Shape, Value
 from ...model.shown.snapshot import Snapshot
 from ..findings.finding import Trace
 from ..findings.ops_json import to_json
@@ -145,7 +145,7 @@ class TargetInChild(_InChild[ServedTarget]):
 
     copies: tuple[tuple[int, int], ...] = ()
     """See `targets.base.copies_of`."""
-    handed: tuple[tuple[str, int, int, int], ...] = ()
+    handed: tuple[Value, ...] = ()
     """See `targets.base.handed_of`."""
 
     @property
@@ -207,7 +207,7 @@ class TargetInChild(_InChild[ServedTarget]):
             self.close()  # the child is lost, or a line may have been read or written in part
             raise
         self.copies = cast(tuple[tuple[int, int], ...], notes.get("copies", ()))
-        self.handed = cast(tuple[tuple[str, int, int, int], ...], notes.get("handed", ()))
+        self.handed = cast(tuple[Value, ...], notes.get("handed", ()))
         if "hides" in notes:
             self._process.hides = frozenset(cast(tuple[str, ...], notes["hides"]))
         return outcome, snapshot

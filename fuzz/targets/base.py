@@ -194,8 +194,9 @@ def likeness(target: Target) -> str:
 
 
 def handed_of(target: Target) -> tuple[Value, ...]:
-    """What the last operation offered to a connector: the attribute `handed` of the target, empty if none. Each offer
-    has a request, a group, a block with a state, and how many tokens it is of."""
+    """What the last operation told besides its outcome: the attribute `handed` of the target, empty if nothing. States
+    offered to a connector, each with request, group, block and tokens; or, of a table that was read, the ids of what is
+    computed by group, and how many tokens of the request are cached."""
     return tuple(getattr(target, "handed", ()))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import gcd, lcm
 
-from ...model.attention import RULES
+from ...model.attention import RULES, Full, Mamba
 from ...model.ops import Group, Kind, Shape
 from ..kinds import HYBRIDS, KINDS
 from .bounds import sink_blocks
@@ -34,9 +34,19 @@ def possible_attention(names: Sequence[str], lacks: Collection[str]) -> tuple[st
 
 def with_offered(draw: Draw, shape: Shape, lacks: Collection[str]) -> Shape:
     """The shape with what few targets have (`declarations.OFFERS`)."""
+    if "hits_inside_blocks" not in lacks:
+        shape = _with_small_hashes(draw, shape)
     if "Shape.watermark" in lacks:
         return shape
     return replace(shape, watermark=min(draw.choose((0, 0, 1, 2)), (shape.num_blocks - 1) // 4))
+
+
+def _with_small_hashes(draw: Draw, shape: Shape) -> Shape:
+    """The shape, mostly with smaller hash blocks, if it has states and all else can be looked up inside a block."""
+    rules, size = {RULES[group.kind] for group in shape.groups}, shape.hash_block_size
+    smaller = [part for part in range(1, size) if size % part == 0]
+    fine = shape.caching and shape.parallel == 1 and rules == {Full, Mamba} and smaller
+    return replace(shape, hash_block_size=draw.choose(smaller)) if fine and draw.integer(0, 3) else shape
 
 
 def draw_shape(

@@ -10,7 +10,7 @@ from ..identity import ExtraKey, extra_keys
 from ..ops import NULL, Shape, Submit
 from ..state import Request
 from ..tables import Core, Policy, real
-from . import copies, inside, reports
+from . import copies, inside, queries, reports
 from .names import NamedState
 
 
@@ -101,6 +101,8 @@ TODAY = Policy(
     copies=copies.copies,
     make_private=copies.make_private,
     finish=copies.finish,
+    read=queries.read,
+    zero_again=queries.zero_again,
     report=reports.report,
     lists=lists,
     worth=worth,

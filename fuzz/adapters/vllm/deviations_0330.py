@@ -44,7 +44,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "IndexError, and on several ranks in an AssertionError"
         ),
         condition="`kv_cache_report_mode=full`, events, a hit with null entries, inside a block, or on several ranks",
-        source="Found by lockstep.",
+        source="Found by lockstep; vllm-project/vllm#57358, vllm-project/vllm#49971.",
     ),
 )
 

@@ -54,6 +54,9 @@ class Release:
     """In each step the manager offers states at boundaries to a connector, and the scheduler drains the offers."""
     offers_last_state: bool = False
     """The manager offers the state at a prompt's end when its request ends, before it is freed."""
+    zeroes_again: bool = False
+    """Blocks that a failed load has left unwritten are listed to be zeroed; of a table the ids of what is computed can
+    be read, and how many tokens of a request are cached."""
     watermark: bool = False
     """Some blocks stay free when a request is admitted while others are scheduled."""
     mixed_prompts: bool = False
@@ -166,6 +169,7 @@ _CHANGES: tuple[dict[str, object], ...] = (
         "since": "0.33",
         "eagle": "lookahead",
         "offers_last_state": True,
+        "zeroes_again": True,
         "watermark": True,
         "offers": OF_TODAY | {"Arrive.missing"},
         "caches_unaligned_states": False,

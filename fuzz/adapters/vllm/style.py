@@ -60,7 +60,7 @@ class VllmStyleTarget:
         """See `targets.base.hidden_fields` and `Release.hides`; all of it is known once a core is built."""
         self.copies: tuple[tuple[int, int], ...] = ()
         """See `targets.base.copies_of`."""
-        self.handed: tuple[tuple[str, int, int, int], ...] = ()
+        self.handed: tuple[ops.Value, ...] = ()
         """See `targets.base.handed_of`."""
         self._binding = binding
         self._called = binding.release
@@ -311,6 +311,8 @@ class VllmStyleTarget:
         request = self._live(op.request).request
         request.num_computed_tokens -= op.missing
         self._manager.cache_blocks(request, request.num_computed_tokens)
+        if op.missing and self._called.zeroes_again and request.num_computed_tokens % self._unit == 0:
+            self._manager.record_blocks_for_zeroing(op.request, request.num_computed_tokens)
         if request.num_computed_tokens == request.num_tokens:
             request.num_computed_tokens -= 1
         self._live(op.request).settle()
@@ -363,7 +365,15 @@ class VllmStyleTarget:
     def _common_prefix(self, op: ops.CommonPrefix) -> Outcome:
         return ops.Done(tuple(self._manager.get_num_common_prefix_blocks(op.request)))
 
+    @property
+    def _unit(self) -> int:
+        return self._shape.least_scheduler_block_size
+
     def _read_table(self, op: ops.ReadTable) -> Outcome:
+        if self._called.zeroes_again and (live := self._requests.get(op.request)) is not None:
+            computed = live.request.num_computed_tokens
+            ids = self._manager.get_block_ids_for_computed_tokens(op.request, computed)
+            self.handed = (*map(tuple, ids), self._manager.estimate_cached_tokens(live.request))
         return ops.Done(tuple([tuple(ids) for ids in self._manager.get_block_ids(op.request)]))
 
     def _take_events(self, op: ops.TakeEvents) -> Outcome:

@@ -12,6 +12,7 @@ from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.known_deviations import declared_for, model_for
 from blockproof.fuzz.releases.deviations import undeclared
 from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.targets.declarations import OF_TODAY
 from blockproof.fuzz.targets.deviations import MISUSE_UNCHECKED, DeviatingModel, trace_names
 from blockproof.fuzz.traces.trace_file import FoundWhat, read_trace
 from blockproof.fuzz.workload.draw import SeededDraw
@@ -23,7 +24,7 @@ from blockproof.model.legal import misuse
 from blockproof.model.ops import Done
 
 RELEASE = "vllm==0.33.0"
-FOLDER = Path(__file__).parents[3] / "docs" / "evidence" / "deviations-today"
+FOLDER = Path(__file__).parents[3] / "docs" / "evidence" / "today-deviations"
 DECLARED = declared_for(RELEASE)
 TRACES = [name for deviation in DECLARED for name in trace_names(deviation)]
 
@@ -32,6 +33,7 @@ class Described:
     """A target that behaves as the release: the model with its deviations."""
 
     name = RELEASE
+    offers = OF_TODAY | {"Arrive.missing"}
 
     def start(self, shape):
         self._model = model_for(RELEASE, shape)

@@ -23,7 +23,7 @@ from blockproof.fuzz.traces.trace_file import read_trace
 from blockproof.model.core import Model
 from blockproof.model.ops import Done, Lookup
 
-RELEASE, LATER = "vllm==0.23.0", "vllm==0.33.0"
+RELEASE, LATER = "vllm==0.23.0", "vllm==0.32.0"
 FOLDER = Path("docs/evidence/findings")
 OF_ONE_RULE = ("untagged-extra-keys", "hit-not-cut", "mamba-eagle-margin", "items-lost-on-restart")
 WRITTEN_UP = (*OF_ONE_RULE, "state-from-outside", "hit-taken-for-external", "chunk-astride-block")

@@ -105,7 +105,7 @@ def test_every_field_is_sent_even_at_its_default():
     shape: Any = complete(SHAPE)
     assert sent == {
         "op": "Submit", "request": "a", "prompt": [1, 2], "adapter": None, "adapter_version": "", "salt": None,
-        "items": [], "embeds": None, "skip_lookup": False,
+        "items": [], "embeds": None, "skip_lookup": False, "reports_hits": False,
     }  # fmt: skip
     assert shape["groups"][0]["mamba_mode"] == "none"
     assert "op" not in shape

@@ -19,6 +19,7 @@ from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.runs.model_free import ModelFreeRun
 from blockproof.fuzz.targets.answers import kept, problem_with_answer, unchanged
+from blockproof.fuzz.targets.base import offering
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model import ops
@@ -196,7 +197,7 @@ class ShowsItsOwn:
 
     def __init__(self, name):
         self.name, self._core = "impl", open_target(name)
-        self.close = self._core.close
+        self.close, self.offers = self._core.close, offering(self._core)
 
     def start(self, shape):
         outcome, self._shown = self._core.start(shape)
