@@ -265,6 +265,8 @@ def _why_not_seen(trace: Trace, lacks: Collection[str], hides: Collection[str]) 
 
 def page_elsewhere(found: Sequence[Elsewhere], reference: str, other: str, command: str) -> str:
     """What was found as Markdown."""
+    has_rules = f"{other} goes by another rule, and has deviations of its own."
+    why = has_rules if declared_for(other) else f"{other} has no lockstep: nothing is declared for it."
     lines = [
         f"# What {other} makes of the deviations of {reference}",
         "",
@@ -272,7 +274,7 @@ def page_elsewhere(found: Sequence[Elsewhere], reference: str, other: str, comma
         f"`{command}`",
         "",
         *prose(
-            f"{other} has no lockstep: nothing is declared for it. So each [trace of a deviation](deviations.md) is "
+            f"{why} So each [trace of a deviation](deviations.md) is "
             f"replayed on the model, on {reference} and on {other}. Compared are outcomes, tables (null or not), "
             "counts of free blocks and of contents that can be hit, and statistics; where these show no deviation of "
             "the reference either, all that is shown, block ids included. Where there is a trace of corruption, the "

@@ -19,7 +19,7 @@ from ...model.shown.snapshot import Snapshot
 from ..findings.difference import difference
 from ..findings.finding import BUG, CORRUPTION, Finding, Trace, our_bug
 from ..findings.interruption import is_from_outside
-from ..findings.oracle_names import CONTRACT, LANDED, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
+from ..findings.oracle_names import CONTRACT, LANDED, LIVENESS, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
 from ..findings.severity import worst_of
 from ..findings.starved import Starved
 from ..oracles.contract import Contract, Violation, unobserved
@@ -37,7 +37,7 @@ from ..targets.base import (
     losing,
 )
 from ..targets.block_ids import STRAY_ID, stray_copy
-from ..targets.declarations import STARVED, in_shape
+from ..targets.declarations import OF_TODAY, STARVED, in_shape
 from ..targets.unharmed import allow_recursion, unharmed
 from ..workload.scene import Scene
 from .judging import USUAL, Judging, TooLongError
@@ -99,7 +99,10 @@ class Run(ABC):
 
     def __init__(self, target: Target, judging: Judging = USUAL) -> None:
         self.target = target
-        self.lacks = left_out_for(target) | (_ONE_BY_ONE if CONTRACT in judging.oracles else frozenset())
+        left_out = _ONE_BY_ONE if CONTRACT in judging.oracles else frozenset()
+        by_model = LOCKSTEP in judging.oracles and not {CONTRACT, LIVENESS} & {*judging.oracles}
+        only_by_model = frozenset() if by_model else OF_TODAY  # of which oracles without one know nothing
+        self.lacks = left_out_for(target) | left_out | only_by_model
         """What is not asked of the target, and what is not with one kind of groups only (`declarations.in_shape`)."""
         self.lacks_here = self.lacks
         """What is not asked of the core that was started last."""
