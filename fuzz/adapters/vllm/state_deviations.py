@@ -239,10 +239,10 @@ class ProcessedStates(ReleaseStates):
 
 
 def _least(core: Core, rule: Mamba, plan: Plan) -> int:
-    """The first entry that this step or a later one may still write, where it is known which tokens are drafts."""
+    """The first entry that this step or a later one may still write, where it is known which tokens are drafts: the one
+    in which the last known token lies, also where it ends there, as the state behind it is copied into it."""
     known = len(core.requests[plan.op.request].tokens)
-    surely = min(plan.main, known + (plan.total >= known))
-    return surely // rule.b if plan.main > max(known, plan.total + 1) else arith.cdiv(surely, rule.b) - 1
+    return arith.cdiv(min(plan.main, known + (plan.total >= known)), rule.b) - 1
 
 
 def _run_before(table: list[int], end: int) -> int:
