@@ -17,10 +17,9 @@ from .adapting import adapted as adapted
 from .adapting import adapted_shape as adapted_shape
 from .declarations import (
     HOLDS_BACK,
-    NAMES_OF_BLOCKS,
     OFFERS,
-    SEVERAL_NAMES,
     designs_with,
+    hidden_without_model,
     in_shape,
     problem_with_names,
     problem_with_sizes,
@@ -96,8 +95,7 @@ def hidden_fields(target: Target) -> frozenset[str]:
 
     The names and their effects are `declarations.HIDES`. TargetUnavailableError for anything else.
     """
-    hidden = hidden_from_model(target)
-    return hidden | NAMES_OF_BLOCKS if SEVERAL_NAMES in hidden else hidden
+    return hidden_without_model(hidden_from_model(target))
 
 
 def hidden_from_model(target: Target) -> frozenset[str]:

@@ -27,6 +27,12 @@ SEVERAL_NAMES = "several_names"
 NAMES_OF_BLOCKS = frozenset({"labels", "earliest", "num_identities", "registered", "events"})
 """Fields of a snapshot that say what blocks are registered as."""
 
+
+def hidden_without_model(hides: frozenset[str]) -> frozenset[str]:
+    """What is hidden from oracles that do not know all names of a block, if this is from the model."""
+    return hides | NAMES_OF_BLOCKS if SEVERAL_NAMES in hides else hides
+
+
 EXCHANGES, EVICTS_MORE, FORGETS_PREEMPTED = "exchanges", "evicts_more", "forgets_preempted"
 PUBLISHES_AT_END, COUNTS_AT_LAUNCH = "publishes_at_end", "counts_at_launch"
 APPEND_ONLY = "append_only"

@@ -9,6 +9,7 @@ from ....model.ops import NULL, Operation, Outcome, Submit
 from ....model.shown.snapshot import Snapshot
 from ...findings.oracle_names import PASSABLE
 from ...targets.block_ids import STRAY_ID, stray_id, without_hidden
+from ...targets.declarations import hidden_without_model
 from ...workload.bounds import keeps_states
 from .releases import release_of
 from .scheduler_config import RETENTION_FIELD
@@ -35,7 +36,7 @@ class ContractJudge:
         (`oracles.contract.Contract`)."""
         release, built = release_of(engine.version), engine.built
         shape, manager = built.setup.shape, built.scheduler.kv_cache_manager
-        hidden = release.hides(manager)
+        hidden = hidden_without_model(release.hides(manager))
         self.shape = replace(
             shape,
             hash_block_size=built.hash_block_size,
