@@ -9,7 +9,7 @@ from typing import Any
 from ...model.attention import RULES, Mamba
 from ...model.ops import Allocate, AllocateBatch, Group, Operation, Shape, Submit
 from ..findings.starved import EVERY_OPERATION, Starved
-from .declarations import STARVED, in_shape
+from .declarations import OFFERS, in_shape
 
 
 def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
@@ -17,8 +17,8 @@ def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
 
     Groups stay, also those of a kind that the target does not have: such a core cannot be built there.
     """
-    if not {*lacks} - {STARVED}:
-        return shape
+    if not {*lacks} - OFFERS.keys():
+        return replace(shape, watermark=0) if "Shape.watermark" in lacks and shape.watermark else shape
     lacks = in_shape(lacks, shape)
     shape = _with_fewer_ranks(shape, lacks)
     if "Group.block_size" in lacks:

@@ -58,7 +58,7 @@ class Known:
         rest = tuple(
             getattr(submit, name)
             for name in submit.__dataclass_fields__
-            if name not in ("request", "prompt", "items", "embeds", "skip_lookup")
+            if name not in ("request", "prompt", "items", "embeds", "skip_lookup", "reports_hits")
         )
         return tuple(self.tokens[:end]), items, embeds, rest
 
