@@ -136,7 +136,8 @@ class SimulatedFamily:
         return draw_simulation(SeededDraw(f"{seed}/{number}"), narrowed)
 
     def _fixed(self, options: Sequence[str]) -> dict[str, tuple[Value, ...]]:
-        """The value of each of these options: one of its own, or the text as it stands."""
+        """The value of each of these options: one of its own, a number where it has numbers, or the text as it stands.
+        ValueError for a text where there are numbers only."""
         fixed, all_of_it = dict[str, tuple[Value, ...]](), dict(self.facts.options)
         for given in options:
             all_of_it |= self.facts.options_of.get(given, {})
@@ -145,7 +146,7 @@ class SimulatedFamily:
             if not equals or name not in all_of_it:
                 known = ", ".join(all_of_it) or "none"
                 raise ValueError(f"{given!r} is no option of the engine as NAME=VALUE; it has {known}")
-            fixed[name] = (next((value for value in all_of_it[name] if str(value) == text), text),)
+            fixed[name] = (_read(text, all_of_it[name]),)
         return fixed
 
     def run_of(self, story: SimulatedStory, fault: str = "") -> Guarded:
@@ -246,3 +247,15 @@ def _played(fault: str) -> list[str]:
 
 def _is_seen(fault: str) -> bool:
     return _played(fault)[:1] == [SEEN[fault]]
+
+
+def _read(text: str, values: Sequence[Value]) -> Value:
+    """The value of an option, of which these are drawn, that somebody has written."""
+    own = [value for value in values if str(value) == text]
+    if own or not values or not all(type(value) is int for value in values):
+        return own[0] if own else text
+    try:
+        return int(text)
+    except ValueError:
+        numbers = ", ".join(map(str, dict.fromkeys(values)))
+        raise ValueError(f"{text!r} is no number; the option has numbers, {numbers} say") from None
