@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 from operator import itemgetter
+from pathlib import Path
 from typing import cast
 
-from ...model.core import Model
 from ...model.legal import allows
 from ...model.ops import (
     Advance,
@@ -38,7 +38,7 @@ from ..findings.finding import Finding, Trace
 from ..findings.known import attention_of
 from ..findings.oracle_names import BLOCKPROOF, LOCKSTEP, TARGET
 from ..opening.known_deviations import family_known, known_of
-from ..planning.shipped import DEVIATIONS, shipped
+from ..planning.shipped import shipped
 from ..reports.summary import NEW, Found
 from ..runs.judging import Judging
 from ..runs.pair import coarse, shape_of
@@ -140,7 +140,7 @@ class _Explain:
     def rule(self, ids: Collection[str]) -> Rule:
         """The model with these deviations, which has what the target has, and shows what its last core shows."""
         declared = [one for one in self._declared if one.id in ids]
-        rule = Rule(lambda shape: DeviatingModel(shape, declared, self._known.policy_of) if declared else Model(shape))
+        rule = Rule(lambda shape: DeviatingModel(shape, declared, self._known.policy_of))
         rule.lacks, rule.loses = self._lacks, self._loses
         rule.hides = hidden_fields(self.target)  # what a release hides depends on the core that it has built
         return rule
@@ -162,7 +162,7 @@ class _Explain:
     def _does_right(self, name: str) -> bool:
         """Whether in the kept trace of this name the target does what is right and the reference is seen not to."""
         try:
-            trace = read_trace(shipped(DEVIATIONS / f"{name}.json")).trace
+            trace = read_trace(shipped(Path(self._known.traces) / f"{name}.json")).trace
         except TraceError:
             return False
         shape = adapted_shape(trace.shape, self._lacks)

@@ -34,4 +34,4 @@ def model_for(target_name: str, shape: Shape, without: Collection[str] = ()) -> 
     """The model to compare a target with: it has the target's known deviations, except those with ids in `without`."""
     known = known_of(target_name)
     declared = [deviation for deviation in known.deviations if deviation.id not in without] if known else []
-    return DeviatingModel(shape, declared, known.policy_of, known.reaction_to) if known and declared else Model(shape)
+    return DeviatingModel(shape, declared, known.policy_of, known.reaction_to) if known else Model(shape)

@@ -8,6 +8,7 @@ that model, and is right: the model without the deviation says so.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 
 from ...model.legal import allows
 from ...model.ops import Failed
@@ -15,7 +16,7 @@ from ..findings.finding import LOST, Finding, Trace
 from ..findings.oracle_names import LOCKSTEP, MODEL_FREE
 from ..findings.severity import Severity, severity
 from ..opening.known_deviations import known_of, model_for
-from ..planning.shipped import DEVIATIONS, shipped
+from ..planning.shipped import shipped
 from ..runs.judging import Judging
 from ..runs.pair import Pair, Strictness
 from ..targets.base import hidden_fields
@@ -153,11 +154,13 @@ class BothSides:
         """Each known deviation that the old side has and the new one does right, in its kept trace; and what is said of
         the old side there."""
         known = known_of(self.like) if LOCKSTEP in self.oracles else None
-        for one in known.deviations if known else ():
+        if known is None:
+            return
+        for one in known.deviations:
             for name in trace_names(one) if not one.chaos_only else ():
                 judging = Judging(tuple(name for name in self.oracles if name not in MODEL_FREE), without=(name,))
                 try:
-                    trace = read_trace(shipped(DEVIATIONS / f"{name}.json")).trace
+                    trace = read_trace(shipped(Path(known.traces) / f"{name}.json")).trace
                 except TraceError:
                     continue
                 shown, _ = replay(trace, Lent(self.old), judging)

@@ -51,6 +51,8 @@ class Known:
     elsewhere: "tuple[Deviation, ...]" = ()
     """Deviations of other releases than the reference, which `policy_of` knows as well: what findings are put down
     to there (`engines.root_causes`). Lockstep takes none of them into account."""
+    traces: str = "docs/evidence/deviations"
+    """Folder with the smallest trace of each deviation of the core."""
     reaction_to: "ReactionTo" = lambda model, operation, before: None
     """What the reference does where a precondition is broken."""
 

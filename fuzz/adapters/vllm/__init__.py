@@ -40,14 +40,14 @@ def _known() -> Known:
     from .deviations import DEVIATIONS, ELSEWHERE, policy_of
     from .misuse import reaction_to
 
-    return Known(DEVIATIONS, policy_of, CONFIGURATION_DEVIATIONS, Reference0230, ELSEWHERE, reaction_to)
+    return Known(DEVIATIONS, policy_of, CONFIGURATION_DEVIATIONS, Reference0230, ELSEWHERE, reaction_to=reaction_to)
 
 
 def _known_0330() -> Known:
     from .deviations_0330 import DEVIATIONS, policy_of
     from .misuse import reaction_0330
 
-    return Known(DEVIATIONS, policy_of, reaction_to=reaction_0330)
+    return Known(DEVIATIONS, policy_of, traces="docs/evidence/today-deviations", reaction_to=reaction_0330)
 
 
 def _own_tests() -> OwnTests:
