@@ -170,8 +170,8 @@ class Model(Core):
         main = total + op.new_tokens
         kept = min(self.policy.settled(request, total), total - op.in_flight)
         plan = Plan(op, hit, total, kept, main, min(main + op.lookahead, max_len), local)
-        if self.policy.counts_admitted and not (request.runs or op.alone):
-            plan = plan._replace(margin=self.shape.watermark)
+        if self.policy.margin is not None:
+            plan = plan._replace(margin=self.policy.margin(self, op))
         if op.external and self.policy.external_begins_whole and hit_tokens % self.shape.least_scheduler_block_size:
             raise Refusal("refused by place")
         if op.gate and not self.policy.admits(self, plan):
@@ -180,11 +180,10 @@ class Model(Core):
             self.policy.null_skipped(self, group, op.request, kept)
         counts = self.state.references()
         predicted, free = self.predicted(plan, counts), counts.count(0) - 1
-        if predicted + plan.margin > free - op.reserved:
-            too_many = (
-                "free count" if predicted > free else "reservation" if predicted > free - op.reserved else "watermark"
-            )
-            raise Refusal(f"refused by {too_many}")
+        rooms = {"free count": free, "reservation": free - op.reserved, "watermark": free - op.reserved - plan.margin}
+        for by, room in rooms.items():
+            if predicted > room:
+                raise Refusal(f"refused by {by}")
         if any(hit) or op.external > 0:
             self.policy.attach(self, plan)
         new = [self.extend(group, plan) for group in groups]
@@ -280,8 +279,7 @@ class Model(Core):
 
     def event_value(self, event: Event, groups: Sequence[Group] = ()) -> Value:
         """What is shown of an event, with its kind and window if there are groups."""
-        by_size = self.shape.event_digests and not self.policy.name_tail
-        sizes = [rule.b for rule in self.rules] if by_size else ()
+        sizes = [rule.b for rule in self.rules] if self.shape.event_digests and self.policy.digests_by_size else ()
         return event_value(event, self.labels, groups, sizes)
 
     def take_new_block_ids(self, op: ops.TakeNewBlockIds) -> Value:

@@ -416,5 +416,7 @@ class Policy:
     read: Callable[[Core, str], tuple[ops.Value, ...]] | None = None  # what else is asked of a table
     zero_again: Callable[[Core, str], None] | None = None  # lists blocks again that a load has left unwritten
     external_begins_whole: bool = False  # are external tokens refused behind a hit that ends inside a block?
+    margin: Callable[[Core, ops.Allocate], int] | None = None  # blocks that stay free when a request is admitted
+    digests_by_size: bool = True  # is a block of several hash blocks named otherwise in events than the last of them?
     skips_tokens: bool = False  # are external tokens before a window left out one by one, or by whole blocks?
     counts_admitted: bool = False  # is a lookup counted only when its request is admitted?

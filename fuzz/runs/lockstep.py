@@ -99,11 +99,11 @@ class LockstepRun(Run):
         self._glances, self._looked = False, True
         self._glance = cast(Glancing, self.target).glance if hasattr(self.target, "glance") else self.target.step
         self._blind = self._may_be_blind()
-        self._tells_handed = self.model.policy.finish is not None and hasattr(self.target, "handed")
         self.full_look_every = self.judging.full_look_every
         expected, ours = self.model.construction, self._looks.look()
         try:
             actual, theirs = self._ask_start(shape)
+            self._tells_handed = self.model.policy.finish is not None and hasattr(self.target, "handed")
             self._masked = tuple(name for name in Snapshot._fields if name in self.hidden)
             self._glances = self._may_glance()
             theirs = self._visible(ours, theirs)

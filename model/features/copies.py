@@ -94,9 +94,8 @@ def name_tail(core: Core, group: int, request: Request, num_tokens: int) -> None
     """The end of the prompt gets a name, once it is computed: in full attention wherever it lies in its block; of a
     state only where it is the last one of the step."""
     rule, unit, name = core.rules[group], core.shape.hash_block_size, request.submit.request
-    counted = num_tokens if len(core.rules) == 1 else arith.down(num_tokens, core.alignment)
-    if enabled(core.shape, core.rules):
-        counted = num_tokens
+    every = len(core.rules) == 1 or enabled(core.shape, core.rules)
+    counted = num_tokens if every else arith.down(num_tokens, core.alignment)
     prompt = len(request.submit.prompt)
     table = core.state.tables[group].get(name, [])
     if isinstance(rule, Full) and rule.b != unit:

@@ -22,5 +22,5 @@ def tell(core: Core, request: Request, group: int, places: list[tuple[int, int]]
     keys = tuple(core.policy.event_keys(submit, start, end + core.ahead) for start, end in places)
     ahead = tuple(tuple(request.tokens[end : end + core.ahead]) for _, end in places) if core.ahead else ()
     told = tuple(request.tokens[:length])
-    event = Stored(identities, None, told, places[0][1] - places[0][0], submit.adapter, keys, group, ahead)
-    core.state.events.append(event)
+    size = places[0][1] - places[0][0]
+    core.state.events.append(Stored(identities, None, told, size, submit.adapter, keys, group, ahead))

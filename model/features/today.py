@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .. import arith, lookup
 from ..attention import Mamba, Rule, demand
 from ..identity import ExtraKey, extra_keys
-from ..ops import NULL, Shape, Submit
+from ..ops import NULL, Allocate, Shape, Submit
 from ..state import Request
 from ..tables import Core, Policy, real
 from . import copies, inside, queries, reports
@@ -23,6 +23,11 @@ def lists(core: Core, group: int) -> bool:
     """New blocks are zeroed where states are read before they are written: then those of every group of attention
     (`KVCacheConfig.needs_kv_cache_zeroing`)."""
     return any(isinstance(rule, Mamba) for rule in core.rules) and not isinstance(core.rules[group], Mamba)
+
+
+def margin(core: Core, op: Allocate) -> int:
+    """The watermark, for a request that waits while others are scheduled."""
+    return 0 if core.requests[op.request].runs or op.alone else core.shape.watermark
 
 
 def settled(request: Request, computed: int) -> int:
@@ -64,19 +69,13 @@ def check(shape: Shape, rules: Sequence[Rule]) -> None:
     lookup.check_groups(shape, rules)
 
 
-def worth(core: Core, group: int, i: int, request: Request) -> bool:
-    """Under a retention interval, states and windows are kept where a hit can resume: behind the prompt, and where
-    a prefix ends that other requests share (`Request.junction`)."""
-    return worth_at(core, group, i, request, core.alignment)
-
-
-def worth_at(core: Core, group: int, i: int, request: Request, unit: int) -> bool:
-    """The same where hits end at multiples of `unit` tokens."""
-    interval = core.shape.retention_interval
-    if interval is None:
-        return lookup.worth_registering(core.rules[group], i, unit, 0)
-    ends = resumed_at(core, request, unit)
-    return any(lookup.worth_registering(core.rules[group], i, interval, end) for end in ends)
+def worth(core: Core, group: int, i: int, request: Request, unit: int = 0) -> bool:
+    """Under a retention interval, states and windows are kept where a hit can resume: behind the prompt, and where a
+    prefix ends that other requests share (`Request.junction`). Hits end at multiples of `unit` tokens, if given."""
+    interval, unit = core.shape.retention_interval, unit or core.alignment
+    ends = {0} if interval is None else resumed_at(core, request, unit)
+    every = unit if interval is None else interval
+    return any(lookup.worth_registering(core.rules[group], i, every, end) for end in ends)
 
 
 def resumed_at(core: Core, request: Request, unit: int) -> set[int]:
@@ -93,6 +92,8 @@ TODAY = Policy(
     hit=inside.hit,
     junction=inside.junction,
     counts_admitted=True,
+    margin=margin,
+    digests_by_size=False,
     settled=settled,
     surely=surely,
     null_skipped=null_skipped,

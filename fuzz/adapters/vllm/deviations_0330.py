@@ -79,7 +79,7 @@ def release_worth(quirks: Collection[str], core: Core, group: int, i: int, reque
     if isinstance(rule, Mamba) and "registers-unreadable" in quirks:
         last = {end // rule.b - 1 for end in today.resumed_at(core, request, unit)}  # the whole block before the end
         return i in last or bool(shape.retention_interval and (i + 1) * rule.b % shape.retention_interval == 0)
-    return today.worth_at(core, group, i, request, unit)
+    return today.worth(core, group, i, request, unit)
 
 
 DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
