@@ -245,7 +245,13 @@ class Arrangement(NamedTuple):
 
 
 def arrangement(
-    rule: Mamba, table: Sequence[int], first: int, computed: int, main: int, own: Callable[[int], bool]
+    rule: Mamba,
+    table: Sequence[int],
+    first: int,
+    computed: int,
+    main: int,
+    own: Callable[[int], bool],
+    also: Sequence[int] = (),
 ) -> Arrangement:
     """What a step does that begins behind `computed` tokens and ends behind `main`; before entry `first` all is null.
 
@@ -253,16 +259,18 @@ def arrangement(
     behind. Where one is missing a block, that of another entry serves if it is the request's `own` (nobody else holds
     it or may look it up), even the one the step continues from: it reads before it writes. Entries that a step may come
     back to (`Mamba.lasting`) keep their blocks, or get them where the table has not come so far: never before its end,
-    where no worker would learn of it. So does that of the last computed token, from which others may continue. So no
-    request ever holds more than `most_states` (T15), and nothing is remembered but the table.
+    where no worker would learn of it. So do those in `also`, before them, and that of the last computed token, from
+    which others may continue. So no request ever holds more than `most_states` (T15), and only the table is remembered.
     """
     running, low = arith.cdiv(main, rule.b) - 1, rule.lasting(computed, main)
     end, stays = running + 1 + rule.p, arith.cdiv(computed, rule.b) - 1
-    empty = [i for i in range(low, end) if i >= len(table) or (i >= running and table[i] == NULL)]
+    empty = [
+        i for i in (*also, *range(low, end)) if i >= len(table) or (table[i] == NULL and (i >= running or i in also))
+    ]
     moved: list[int] = []
     dropped: list[int] = []
     for i in range(first, len(table)) if empty else ():
-        if table[i] != NULL and i != stays and not low <= i < end:
+        if table[i] != NULL and i != stays and i not in also and not low <= i < end:
             (moved if len(moved) < len(empty) and own(table[i]) else dropped).append(i)
     return Arrangement(empty, moved, dropped)
 
@@ -273,5 +281,5 @@ def most_states(rule: Rule, num_tokens: int) -> int:
     Beside the `p` states behind the running one there are the running one itself and those from `Mamba.lasting` on, or
     that of the last computed token: one, or as many as drafts of two steps can reach over.
     """
-    reach = arith.cdiv(max(1 + rule.p, 2 * rule.p - 1), rule.b)
+    reach = arith.cdiv(max(1 + rule.p, 2 * rule.p - 1), rule.b) + bool(rule.group.checkpoint)
     return rule.p + min(max(1, arith.cdiv(num_tokens, rule.b)), 1 + reach)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from . import arith, legal, lookup, ops
-from .attention import NO_STEP, CoreError, Step, demand, rules_for
+from .attention import NO_STEP, CoreError, Mamba, Step, demand, rules_for
 from .identity import Identities
 from .ops import DONE, NULL, OPERATIONS, Done, Failed, Group, Operation, Outcome, Refused, Shape, Value
 from .shown.snapshot import Labels, Snapshot, event_value
@@ -64,6 +64,8 @@ class Model(Core):
         error = legal.error_of(self, operation)
         outcome = Failed(error) if error else self.carry_out(operation)
         self.last = (operation, outcome)
+        if self.policy.reused is not None:
+            self.offered += self.policy.reused(self)
         return outcome
 
     def carry_out(self, operation: Operation) -> Outcome:
@@ -142,10 +144,14 @@ class Model(Core):
         """The longest hit (core.md §10)."""
         request = self.requests[op.request]
         tokens, blocks = 0, [list[int]() for _ in self.rules]
+        request.limit, request.lags = len(request.tokens) - 1 if op.limit is None else op.limit, False
         if self.shape.caching and not request.submit.skip_lookup:
             demand(all(rule.cacheable for rule in self.rules), "NotImplementedError")
             demand(self.shape.parallel == 1 or all(rule.is_full for rule in self.rules))
-            tokens, blocks = self.policy.hit(self, request)
+            if op.for_connector and self.policy.connector_hit is not None:
+                tokens, blocks, request.lags = self.policy.connector_hit(self, request)
+            else:
+                tokens, blocks = self.policy.hit(self, request)
             if self.policy.junction is not None:
                 request.junction = self.policy.junction(self, request, tokens)
             if not self.policy.counts_admitted:
@@ -154,6 +160,7 @@ class Model(Core):
         if request.submit.reports_hits and self.policy.report is not None and tokens:
             self.policy.report(self, request, tokens, blocks)
         request.hit = (tokens, blocks)
+        self.offered = (request.lags,) if op.for_connector else ()
         return tokens, tuple(tuple(row) for row in blocks)
 
     def count_lookup(self, request: Request, hit: int) -> None:
@@ -165,6 +172,10 @@ class Model(Core):
         """`allocate_slots`, step by step as core.md §10 numbers them."""
         request, max_len, groups = self.requests[op.request], self.shape.max_model_len, range(len(self.rules))
         hit_tokens, hit = request.hit if op.hit and request.hit else (0, [[] for _ in groups])
+        if (whole := self.shape.taken(op, hit_tokens)) < hit_tokens:
+            ends = [whole // rule.b for rule in self.rules]
+            demand(all(len(hit[g]) >= ends[g] or isinstance(self.rules[g], Mamba) for g in groups))
+            hit_tokens, hit = whole, [hit[g][: ends[g]] for g in groups]
         local = request.computed + hit_tokens
         total = min(local + op.external, max_len)
         main = total + op.new_tokens
@@ -172,8 +183,6 @@ class Model(Core):
         plan = Plan(op, hit, total, kept, main, min(main + op.lookahead, max_len), local)
         if self.policy.margin is not None:
             plan = plan._replace(margin=self.policy.margin(self, op))
-        if op.external and self.policy.external_begins_whole and hit_tokens % self.shape.least_scheduler_block_size:
-            raise Refusal("refused by place")
         if op.gate and not self.policy.admits(self, plan):
             raise Refusal("refused by gate")
         for group in groups:
@@ -215,12 +224,15 @@ class Model(Core):
 
     # Giving blocks back.
 
-    def free(self, op: ops.Free) -> None:
+    def free(self, op: ops.Free) -> Value:
         """The request gives its blocks back and is forgotten; nothing happens for an unknown one (S12)."""
         if self.policy.last_offer is not None:
             self.policy.last_offer(self, op.request)
+        kept = [block for tables in self.state.tables for block in tables.get(op.request, ()) if op.keep and block]
+        self.state.outside += kept
         self.policy.give_back(self, op.request)
         self.requests.pop(op.request, None)
+        return tuple(kept) if op.keep else None
 
     def preempt(self, op: ops.Preempt) -> None:
         """The request gives its blocks back and will start again."""
@@ -319,4 +331,7 @@ class Model(Core):
         demand(not Counter(blocks) - Counter(self.state.outside), "ValueError")
         for block in blocks:
             self.state.outside.remove(block)
-        self.policy.let_go(self, None, blocks, op.prepend)
+        if op.watched and self.policy.watch is not None:
+            self.policy.watch(self, blocks)
+        else:
+            self.policy.let_go(self, None, blocks, op.prepend)

@@ -52,8 +52,8 @@ def allows(scene: _Scene, op: Operation) -> bool:
             return True  # of an unknown request, too
         case ops.OnRequest(name) if name not in scene.requests:
             return False
-        case ops.Lookup(name):
-            return _fresh(scene, name)
+        case ops.Lookup(name, limit):
+            return _fresh(scene, name) and (limit is None or 0 <= limit < len(scene.requests[name].tokens))
         case ops.Allocate(name):
             return _allocatable(scene, op, scene.requests[name])
         case ops.AllocateBatch(names):
@@ -129,16 +129,19 @@ def _fresh(scene: _Scene, name: str) -> bool:
 
 
 def _allocatable(scene: _Scene, op: ops.Allocate, request: Request) -> bool:
-    hit_tokens = request.hit[0] if op.hit and request.hit else 0
-    total = request.computed + hit_tokens + op.external
+    found = request.hit[0] if op.hit and request.hit else 0
+    taken = scene.shape.taken(op, found)
+    total = request.computed + taken + op.external
     return (
         not request.arriving
         and not request.scheduled
         and (not op.hit or (scene.just_looked_up == op.request and _fresh(scene, op.request)))
-        and (not op.external or _fresh(scene, op.request))
+        and (
+            _fresh(scene, op.request) and op.external > found - taken if op.external else not (op.hit and request.lags)
+        )
         and (not op.delay or op.external > 0)
         and (op.new_tokens == 0) <= op.delay
-        and hit_tokens + op.external <= len(request.tokens)
+        and taken + op.external <= len(request.tokens)
         and total + op.new_tokens <= scene.shape.max_model_len
         and 0 <= op.in_flight <= request.computed
         and (not op.encoder_tokens or any(RULES[group.kind].by_encoder for group in scene.shape.groups))

@@ -44,6 +44,9 @@ class Group(_Brief):
     chunk: int = 0  #: chunked kind: a query attends within its chunk of so many tokens
     mamba_mode: MambaMode = "none"
     speculative_blocks: int = 0  #: mamba kind: blocks set aside for states of drafts
+    checkpoint: int = (
+        0  #: mamba kind: a step leaves a state a multiple of so many tokens behind its start, too; 0: none
+    )
     sink_len: int = 0  #: sink kind: tokens whose blocks are taken from the pool once and for all
     num_heads: int = 1  #: no rule reads it; it makes specs differ
     eagle: bool = False
@@ -73,12 +76,18 @@ class Shape(_Brief):
     prefill_parallel: int = 1
     event_digests: bool = False  #: events name a block by its whole digest, not by a number of 64 bits
     sampling: int = 0  #: metrics follow the first of so many blocks that are handed out; 0: there is no collector
+    names_junctions: bool = False  #: with drafts, a state inside a block is named where a prefix ends that others share
     watermark: int = 0  #: blocks that stay free when a request is admitted while others run
 
     @property
     def parallel(self) -> int:
         """Context-parallel ranks: a block table entry covers the spec's block size times this many tokens."""
         return self.decode_parallel * self.prefill_parallel
+
+    def taken(self, op: "Allocate", hit: int) -> int:
+        """Tokens of a hit of so many that an allocation takes: whole blocks only, where tokens from outside follow."""
+        tail = hit % self.least_scheduler_block_size if op.hit and op.external else 0
+        return hit - tail if op.hit else 0
 
     @property
     def least_scheduler_block_size(self) -> int:
@@ -121,8 +130,12 @@ class Submit(OnRequest):
     reports_hits: bool = False  #: events tell of the blocks that a lookup finds for it, too
 
 
+@dataclass(frozen=True)
 class Lookup(OnRequest):
     """Ask for the longest cached prefix. Done((tokens, block ids per group)); the next `Allocate` may use it."""
+
+    limit: int | None = None  #: tokens of the longest one that may be found
+    for_connector: bool = False  #: states may lag behind: a connector brings those at the end of external tokens
 
 
 @dataclass(frozen=True)
@@ -140,6 +153,7 @@ class Allocate(OnRequest):
     reserved: int = 0
     in_flight: int = 0  #: computed tokens of steps whose outcome is not known yet: windows are not cut by them
     alone: bool = False  #: nobody else is scheduled in this step, so no blocks are kept free (`Shape.watermark`)
+    unzeroed: tuple[int, ...] = ()  #: groups whose blocks for external tokens are not listed to be zeroed
 
 
 @dataclass(frozen=True)
@@ -169,8 +183,11 @@ class Landed(OnRequest):
     """The oldest running step of the request has left the device, or its load has ended; also if it has gone."""
 
 
+@dataclass(frozen=True)
 class Free(OnRequest):
-    """The request has finished or is aborted, or was never submitted."""
+    """The request has finished or is aborted, or was never submitted. Done(ids of blocks that are kept)."""
+
+    keep: bool = False  #: steps that still run may write its blocks: an outside holder has them, group by group
 
 
 class Preempt(OnRequest):
@@ -254,6 +271,7 @@ class Release(Operation):
 
     blocks: tuple[int, ...]
     prepend: bool = False
+    watched: bool = False  #: it reads on until it is told that a block is handed out again: they are reused last
 
 
 OPERATIONS: Mapping[str, type[Operation]] = {

@@ -28,6 +28,8 @@ class Request:
     arriving: int = 0  # external tokens that are being loaded; nothing else happens to the request meanwhile
     preemptions: int = 0
     hit: tuple[int, list[list[int]]] | None = None  # tokens and block ids per group of the last lookup
+    limit: int = 0  # tokens that it may find at most
+    lags: bool = False  # states end before that hit: tokens from outside must follow
     chain: list[Identity] = field(default_factory=list)  # content of the full hash blocks, in order
     written: Written = NO_STEP  # its last steps: which states they leave
     processed: int = 0  # tokens of all steps whose outcome is known; one that samples is not until its token is

@@ -122,11 +122,11 @@ class Core:
         added = tuple(table[before:])
         return (*own, *added) if own else added
 
-    def grow(self, group: int, table: list[int], count: int) -> None:
+    def grow(self, group: int, table: list[int], count: int, listed: bool = True) -> None:
         """Add `count` blocks from the front of the free queue to the table."""
         new = self.state.take(count)
         table += new
-        if self.policy.lists(self, group):
+        if listed and self.policy.lists(self, group):
             self.new_block_ids[group] += new
 
     def null_skipped(self, group: int, name: str, settled: int) -> None:
@@ -296,7 +296,8 @@ def arranged(core: Core, group: int, plan: Plan, table: list[int], counts: list[
 
     rule = core.rules[group]
     assert isinstance(rule, Mamba)
-    return arrangement(rule, table, rule.first(plan.settled - rule.p), plan.total, plan.main, own)
+    also = core.policy.checkpoints(core, group, plan) if core.policy.checkpoints is not None else ()
+    return arrangement(rule, table, rule.first(plan.settled - rule.p), plan.total, plan.main, own, also)
 
 
 def admits(core: Core, plan: Plan) -> bool:
@@ -313,7 +314,8 @@ def attach_all(core: Core, plan: Plan) -> None:
     missing = [core.attach(group, plan) for group in range(len(core.rules))]
     for group, count in enumerate(missing):
         if count:
-            core.grow(group, core.state.tables[group][plan.op.request], count)
+            listed = group not in plan.op.unzeroed
+            core.grow(group, core.state.tables[group][plan.op.request], count, listed)
 
 
 def renewed(core: Core, name: str) -> list[int]:
@@ -383,6 +385,7 @@ class Policy:
     content_keys: Callable[[ops.Submit, int, int], tuple[ExtraKey, ...]] = extra_keys
     event_keys: Callable[[ops.Submit, int, int], tuple[ExtraKey, ...]] = extra_keys
     hit: Callable[[Core, Request], tuple[int, BlockIds]] = hit
+    connector_hit: Callable[[Core, Request], tuple[int, BlockIds, bool]] | None = None  # may states end before it?
     settled: Callable[[Request, int], int] = settled
     reach: Callable[[Core, int, int], int] = reach
     worth: Callable[[Core, int, int, Request], bool] = worth
@@ -415,7 +418,9 @@ class Policy:
     last_offer: Callable[[Core, str], None] | None = None  # the same when a request ends
     read: Callable[[Core, str], tuple[ops.Value, ...]] | None = None  # what else is asked of a table
     zero_again: Callable[[Core, str], None] | None = None  # lists blocks again that a load has left unwritten
-    external_begins_whole: bool = False  # are external tokens refused behind a hit that ends inside a block?
+    checkpoints: Callable[[Core, int, Plan], list[int]] | None = None  # entries for states that a step leaves inside it
+    watch: Callable[[Core, list[int]], None] | None = None  # lets blocks go whose holder reads on
+    reused: Callable[[Core], tuple[ops.Value, ...]] | None = None  # those that were handed out again
     margin: Callable[[Core, ops.Allocate], int] | None = None  # blocks that stay free when a request is admitted
     digests_by_size: bool = True  # is a block of several hash blocks named otherwise in events than the last of them?
     skips_tokens: bool = False  # are external tokens before a window left out one by one, or by whole blocks?

@@ -22,6 +22,11 @@ MAMBA = AttentionKind(
     spec_fields=lambda group: {
         "mamba_cache_mode": group.mamba_mode,
         "num_speculative_blocks": group.speculative_blocks,
+        **(
+            {"num_prefill_checkpoint_blocks": 1, "prefill_checkpoint_alignment": group.checkpoint}
+            if group.checkpoint
+            else {}
+        ),
     },
     explored=lambda size: Group("mamba", size, mamba_mode="align"),
 )

@@ -18,7 +18,7 @@ def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
     Groups stay, also those of a kind that the target does not have: such a core cannot be built there.
     """
     if not {*lacks} - OFFERS.keys():
-        return replace(shape, watermark=0) if "Shape.watermark" in lacks and shape.watermark else shape
+        return _without_offers(shape, lacks)
     lacks = in_shape(lacks, shape)
     shape = _with_fewer_ranks(shape, lacks)
     if "Group.block_size" in lacks:
@@ -41,10 +41,21 @@ def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
         stats=shape.stats and "Shape.stats" not in lacks,
         event_digests=shape.event_digests and "Shape.event_digests" not in lacks,
         sampling=0 if "Shape.sampling" in lacks else shape.sampling,
-        watermark=0 if "Shape.watermark" in lacks else shape.watermark,
     )
+    shape = _without_offers(shape, lacks)
     groups = [_adapted_group(group, shape.caching, lacks) for group in shape.groups]
     return replace(shape, groups=tuple(_told_apart(groups, lacks) if shape.caching else groups))
+
+
+def _without_offers(shape: Shape, lacks: Collection[str]) -> Shape:
+    """The shape without what few cores have."""
+    if "Shape.watermark" in lacks and shape.watermark:
+        shape = replace(shape, watermark=0)
+    if "Shape.names_junctions" in lacks and shape.names_junctions:
+        shape = replace(shape, names_junctions=False)
+    if "Group.checkpoint" in lacks and any(group.checkpoint for group in shape.groups):
+        shape = replace(shape, groups=tuple([replace(group, checkpoint=0) for group in shape.groups]))
+    return shape
 
 
 def _with_fewer_ranks(shape: Shape, lacks: Collection[str]) -> Shape:

@@ -223,7 +223,14 @@ OFFERS: Mapping[str, str] = {
     "without them.",
     "Allocate.in_flight": "The core is told which computed tokens belong to steps whose outcome is not known.",
     "Allocate.alone": "The core is told that nobody else is scheduled in this step.",
+    "Allocate.unzeroed": "Of some groups, blocks for external tokens are not listed to be zeroed.",
+    "Free.keep": "The blocks of a request that ends may stay held from outside for a while.",
+    "Lookup.limit": "A hit may be asked for that is no longer than so many tokens.",
+    "Lookup.for_connector": "A hit may be asked for behind which a connector brings tokens, and the states with them.",
+    "Release.watched": "Who gives blocks back may read them on until he is told that they are handed out again.",
     "Submit.reports_hits": "Requests ask for events that tell of the blocks of their hits.",
+    "Group.checkpoint": "A step leaves a state of a Mamba group inside it, too, where a hit may end.",
+    "Shape.names_junctions": "Where a prefix ends that requests share, a state gets a name, also inside a block.",
     "Shape.watermark": "Cores keep some blocks free when they admit a request while others run.",
     "hits_inside_blocks": "Steps end where the end of a prompt gets a name inside a block, so that hits end there.",
     STARVED: "Room is asked for while calls that the target names are refused, as by a device without a free page: as "
@@ -231,7 +238,7 @@ OFFERS: Mapping[str, str] = {
     "has changed; asked for again it is served.",
 }
 """Legal names of `offers`: what few cores have. A target that does not offer it lacks it."""
-OF_TODAY = frozenset({"Allocate.alone", "Submit.reports_hits", "Shape.watermark", "hits_inside_blocks"})
+OF_TODAY = frozenset(OFFERS) - {"AllocateBatch", "Arrive.missing", "Allocate.in_flight", STARVED}
 """Those that belong to the rule of today (`model.features`)."""
 LACKS: Mapping[str, str] = {
     **_OPERATIONS,

@@ -143,7 +143,7 @@ class CallWatch:
 def _drafts(scene: Scene, step: Allocate) -> bool:
     """True if the step goes on behind the known tokens; the first token of a step is never a draft."""
     request = scene.requests[step.request]
-    start = request.computed + (request.hit[0] if step.hit and request.hit else 0) + step.external
+    start = request.computed + (scene.shape.taken(step, request.hit[0]) if request.hit else 0) + step.external
     return start + step.new_tokens > max(len(request.tokens), start + 1)
 
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from ...model import ops
 from ...model.attention import rules_for
 from ...model.ops import Operation, Shape
-from ...model.state import Request
 from .bounds import most_flights
 from .scene import Scene
 
@@ -73,7 +72,7 @@ class Landings:
         match operation:
             case ops.Allocate(name) if name in scene.requests:
                 request, running = scene.requests[name], self._running(scene, name)
-                self._begun[name] = [*running, _start(operation, request)]
+                self._begun[name] = [*running, _start(scene, operation)]
                 flying = max((request.computed - start for start in running), default=0)
                 if self._tells and self._gives_up and flying > operation.in_flight:
                     return replace(operation, in_flight=flying)
@@ -84,7 +83,8 @@ class Landings:
         return operation
 
 
-def _start(operation: ops.Allocate, request: Request) -> int:
+def _start(scene: Scene, operation: ops.Allocate) -> int:
     """The first token that the step computes, or the load brings."""
-    hit = request.hit[0] if operation.hit and request.hit else 0
+    request = scene.requests[operation.request]
+    hit = scene.shape.taken(operation, request.hit[0]) if request.hit else 0
     return request.computed + hit + (0 if operation.delay else operation.external)

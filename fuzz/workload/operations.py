@@ -37,6 +37,8 @@ READS: tuple[type[Operation], ...] = (
     ops.TakeStats,
 )
 """Calls that read or drain something, by weight."""
+MOST_KEPT = 4
+"""References from outside beside which more are taken."""
 TRIES = 20
 """How many actions are tried that are not possible in the present state, before one that always is (`observe`)."""
 
@@ -71,6 +73,8 @@ class Workload(Steps):
         self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")
         self._preempts, self._takes_hits = map(self.has, ("Preempt", "Allocate.hit"))
         self._delays, self._reserves = map(self.has, ("Allocate.delay", "Allocate.reserved"))
+        self._limits, self._unzeroed = map(self.has, ("Lookup.limit", "Allocate.unzeroed"))
+        self._connects = self._externals and self.has("Lookup.for_connector")
         self._reads = [kind for kind in READS if self.has(kind.__name__)]
         loads = landings == "all" and self._externals and self._delays
         lands = loads or (landings != "" and self._drafts > 0)
@@ -81,6 +85,7 @@ class Workload(Steps):
         self._waits: ops.Allocate | None = None
         """What is asked for again, since it was refused while the world gave out."""
         self._actions = self._swarm(chaos)
+        self._keeps = self.has("Free.keep") and self.outside in self._actions
 
     def next(self, scene: Scene) -> Operation:
         """An operation that is allowed in the present state."""
@@ -191,20 +196,31 @@ class Workload(Steps):
             return self._late_news(request)
         if not request.computed and holds_nothing(scene, name):
             lookup = draw.integer(0, 9) > 0 and self._looks_up
-            return ops.Lookup(name) if lookup else self._allocate(scene, request)
+            return self._lookup(request) if lookup else self._allocate(scene, request)
         return self._allocate(scene, request)
+
+    def _lookup(self, request: Request) -> Operation:
+        draw, name, limit = self.draw, request.submit.request, None
+        if self._limits and draw.integer(0, 7) == 0:
+            limit = draw.integer(0, len(request.tokens) - 1)
+        return made(ops.Lookup, request=name, limit=limit, for_connector=self._connects and draw.integer(0, 1) == 1)
 
     def _allocate(self, scene: Scene, request: Request) -> Operation:
         draw, name, max_len = self.draw, request.submit.request, self.shape.max_model_len
         looked_up = scene.just_looked_up == name and not request.computed
         hit = looked_up and request.hit is not None and draw.integer(0, 15) > 0 and self._takes_hits
-        start = request.computed + (request.hit[0] if hit and request.hit else 0)
+        found = request.hit[0] if hit and request.hit else 0
+        start = request.computed + found
         fresh = not request.computed and name not in scene.registered[0] if scene.registered else False
         fresh = fresh and holds_nothing(scene, name)
         tokens = len(request.tokens)
         missing = tokens - start if self._delays else tokens - start - 1  # a step without new tokens is one that waits
         missing -= self._states and missing == tokens - start  # a state is of no use if its last token comes again
         external = draw.integer(0, missing) if fresh and self._externals and start < tokens else 0
+        if hit and request.lags and not external:
+            return ops.Lookup(name)  # nobody brings the states
+        tail = found % self.shape.least_scheduler_block_size if external else 0
+        start, external = start - tail, external + tail
         room = max_len - start - external
         delay = external > 0 and (not room or draw.integer(0, 1) == 1) and self._delays
         if delay or room <= 0:
@@ -213,6 +229,8 @@ class Workload(Steps):
             remaining = tokens - start - external
             new = remaining if draw.integer(0, 1) else draw.integer(1, remaining)
             end = (len(request.submit.prompt) - 1) // self.shape.hash_block_size * self.shape.hash_block_size
+            if self.shape.names_junctions and request.junction > start + external and draw.integer(0, 2):
+                end = request.junction
             if self._named_inside and end > start + external and draw.integer(0, 2):
                 new = end - start - external  # where a prompt's end gets a name
         else:
@@ -234,7 +252,12 @@ class Workload(Steps):
             reserved=self._reserved(scene, start + external + new) if draw.integer(0, 7) == 0 and self._reserves else 0,
             in_flight=self._in_flight(request),
             alone=bool(self.shape.watermark) and self.has("Allocate.alone") and draw.integer(0, 2) == 0,
+            unzeroed=self._spared() if delay and self._unzeroed else (),
         )
+
+    def _spared(self) -> tuple[int, ...]:
+        """Groups whose blocks a load writes."""
+        return tuple(group for group in range(len(self.shape.groups)) if self.draw.integer(0, 2))
 
     def _arrive(self, scene: Scene, request: Request) -> Operation:
         """The load has ended: with all of its tokens, or it has failed in a block, or altogether."""
@@ -300,6 +323,11 @@ class Workload(Steps):
             return ops.Advance(name, self._sampled(request, sampled)) if sampled else ops.Free(name)
         return ops.Reject(name, self.draw.integer(1, request.drafts))
 
+    def _free(self, scene: Scene, name: str) -> Operation:
+        freed = super()._free(scene, name)
+        keeps = self._keeps and len(scene.state.outside) <= MOST_KEPT and self.draw.integer(0, 2) == 0
+        return ops.Free(name, keep=True) if keeps else freed
+
     def free_unknown(self, scene: Scene) -> Operation:
         """Free a request that was never submitted (S12)."""
         return ops.Free(UNKNOWN_REQUEST)
@@ -354,8 +382,9 @@ class Workload(Steps):
         if outside and self.draw.integer(0, 2):
             count = self.draw.integer(1, len(outside))
             prepend = self.draw.integer(0, 1) == 1 and self.has("Release.prepend")
-            return ops.Release(tuple(outside[:count]), prepend=prepend)
-        if self.shape.num_blocks < 2 or len(outside) > 4:
+            watched = self.has("Release.watched") and self.draw.integer(0, 3) == 0
+            return ops.Release(tuple(outside[:count]), prepend=prepend, watched=watched)
+        if self.shape.num_blocks < 2 or len(outside) > MOST_KEPT:
             return None
         if self.draw.integer(0, 1):
             return ops.Take(self.draw.integer(0, 3)) if self.has("Take") else None

@@ -36,6 +36,11 @@ def with_offered(draw: Draw, shape: Shape, lacks: Collection[str]) -> Shape:
     """The shape with what few targets have (`declarations.OFFERS`)."""
     if "hits_inside_blocks" not in lacks:
         shape = _with_small_hashes(draw, shape)
+    if "Group.checkpoint" not in lacks:
+        shape = _with_checkpoints(draw, shape)
+    flagged = any(group.eagle for group in shape.groups)
+    if "Shape.names_junctions" not in lacks:
+        shape = replace(shape, names_junctions=flagged and draw.integer(0, 1) == 0)
     if "Shape.watermark" in lacks:
         return shape
     return replace(shape, watermark=min(draw.choose((0, 0, 1, 2)), (shape.num_blocks - 1) // 4))
@@ -47,6 +52,17 @@ def _with_small_hashes(draw: Draw, shape: Shape) -> Shape:
     smaller = [part for part in range(1, size) if size % part == 0]
     fine = shape.caching and shape.parallel == 1 and rules == {Full, Mamba} and smaller
     return replace(shape, hash_block_size=draw.choose(smaller)) if fine and draw.integer(0, 3) else shape
+
+
+def _with_checkpoints(draw: Draw, shape: Shape) -> Shape:
+    """The shape, sometimes with states that steps leave inside them, where there are no drafts' states."""
+    groups = [
+        replace(group, checkpoint=draw.choose((0, 1, 1, shape.hash_block_size)))
+        if RULES[group.kind] is Mamba and group.mamba_mode == "align" and not group.speculative_blocks and shape.caching
+        else group
+        for group in shape.groups
+    ]
+    return replace(shape, groups=tuple(groups))
 
 
 def draw_shape(

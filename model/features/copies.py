@@ -9,10 +9,11 @@ both blocks are held.
 from .. import arith, tables
 from ..attention import Full, Mamba, demand
 from ..ops import NULL
-from ..state import Request, Stored
+from ..state import Request
 from ..tables import Core, Plan
+from . import checkpoints
 from .inside import enabled
-from .names import NamedState
+from .names import give, named
 
 
 def copies(core: Core, group: int, plan: Plan) -> bool:
@@ -56,12 +57,6 @@ def finish(core: Core) -> None:
     state.let_go_by_identity(copied)
 
 
-def named(core: Core) -> NamedState:
-    """Its pool."""
-    assert isinstance(core.state, NamedState)
-    return core.state
-
-
 def offer(core: Core, group: int, name: str, first: int, end: int) -> None:
     """States that the request has named are offered to a connector, which may read them in this step."""
     state, rule = named(core), core.rules[group]
@@ -90,6 +85,19 @@ def give_back(core: Core, name: str) -> None:
     tables.give_back(core, name)
 
 
+def watch(core: Core, blocks: list[int]) -> None:
+    """The holder reads on: these blocks are reused last, whatever they are named, and he is told (`State.reused`)."""
+    named(core).watched.update(dict.fromkeys(blocks))
+    core.state.let_go(blocks)
+
+
+def reused(core: Core) -> tuple[int, ...]:
+    """Watched blocks that were handed out by the operation, or forgotten with all others."""
+    state = named(core)
+    told, state.reused = tuple(state.reused), []
+    return told
+
+
 def name_tail(core: Core, group: int, request: Request, num_tokens: int) -> None:
     """The end of the prompt gets a name, once it is computed: in full attention wherever it lies in its block; of a
     state only where it is the last one of the step."""
@@ -101,15 +109,20 @@ def name_tail(core: Core, group: int, request: Request, num_tokens: int) -> None
     if isinstance(rule, Full) and rule.b != unit:
         end = min(arith.down(prompt - 1, unit), len(request.chain) * unit)
         if 0 < end <= counted and end % rule.b and end // rule.b < len(table):
-            _name(core, group, request, end, table[end // rule.b])
+            give(core, group, request, end, table[end // rule.b])
+    elif isinstance(rule, Mamba) and rule.align and checkpoints.name(core, group, request):
+        return
     elif isinstance(rule, Mamba) and rule.align and counted > 0 and counted % unit == 0:
         i = arith.cdiv(counted, rule.b) - 1
-        if counted != max(0, arith.down(prompt - max(1, core.ahead), unit)) or i >= len(table) or table[i] == NULL:
+        resumed = counted == max(0, arith.down(prompt - max(1, core.ahead), unit)) or at_junction(
+            core, request, counted
+        )
+        if not resumed or i >= len(table) or table[i] == NULL:
             return
         block = table[i]
         if named(core).covers.get(block) == counted:
             return
-        _name(core, group, request, counted, block)
+        give(core, group, request, counted, block)
         core.registered_this_step.add((group, request.chain[counted // unit - 1]))
         if counted % rule.b:
             core.tails[group, name] = (i, block)
@@ -117,19 +130,8 @@ def name_tail(core: Core, group: int, request: Request, num_tokens: int) -> None
             core.registered[group][name] = i
 
 
-def _name(core: Core, group: int, request: Request, end: int, block: int) -> None:
-    """Name the block for the content of the first `end` tokens; names for fewer tokens are no use any more."""
-    if block == NULL:
-        return
-    unit, state, submit = core.shape.hash_block_size, named(core), request.submit
-    identity = request.chain[end // unit - 1]
-    if state.has(block, (group, identity)):
-        return
-    if state.covers.get(block, end) < end:
-        state.forget(block)
-    state.name(block, (group, identity), end)
-    parent = request.chain[end // unit - 2] if end > unit else None
-    keys = core.policy.event_keys(submit, end - unit, end + core.ahead)
-    tokens = tuple(request.tokens[end - unit : end])
-    ahead = (tuple(request.tokens[end : end + core.ahead]),) if core.ahead else ()
-    state.events.append(Stored((identity,), parent, tokens, unit, submit.adapter, (keys,), group, ahead))
+def at_junction(core: Core, request: Request, counted: int) -> bool:
+    """Does a step of the prompt end where its prefix goes on otherwise than that of other requests, and is it named?"""
+    flagged = any(group.eagle for group in core.shape.groups) and enabled(core.shape, core.rules)
+    inside = request.computed < counted <= len(request.submit.prompt)
+    return core.shape.names_junctions and flagged and inside and counted == request.junction

@@ -27,7 +27,7 @@ class Names:
     def __init__(self, core: Core, request: Request) -> None:
         self.core, self.request, self.earliest = core, request, core.state.earliest()
         self.unit = core.shape.hash_block_size
-        self.limit = min(arith.down(len(request.tokens) - 1, self.unit), len(request.chain) * self.unit)
+        self.limit = min(arith.down(request.limit, self.unit), len(request.chain) * self.unit)
         """Tokens up to which it looks."""
 
     def at(self, group: int, tokens: int) -> int:

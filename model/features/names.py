@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from ..attention import demand
+from ..ops import NULL
 from ..shown.metrics import Metrics
-from ..state import Key, Removed, State
+from ..state import Key, Removed, Request, State, Stored
+from ..tables import Core
 
 
 class NamedState(State):
@@ -18,8 +20,22 @@ class NamedState(State):
         """Tokens up to the end of what the first name of a block says."""
         self.copying: list[int] = []
         """Sources and targets of copies that have not run; each is held from outside as well."""
+        self.watched: dict[int, None] = {}
+        """Blocks that somebody reads who holds them no more; those of them that are gone now, whom he must be told."""
+        self.reused: list[int] = []
         self._given: dict[tuple[int, Key], int] = {}
         self._count = 0
+
+    def take(self, count: int) -> list[int]:
+        """As of every pool; who reads a block on is told."""
+        taken = super().take(count)
+        self._tell(taken)
+        return taken
+
+    def _tell(self, blocks: Sequence[int]) -> None:
+        for block in [block for block in blocks if block in self.watched]:
+            del self.watched[block]
+            self.reused.append(block)
 
     def has(self, block: int, key: Key) -> bool:
         """True if the block has this name."""
@@ -49,6 +65,7 @@ class NamedState(State):
         """No block has a name any more."""
         for names in (self.identity, self.also, self.covers, self._given):
             names.clear()
+        self._tell([*self.watched])
 
     def move(self, source: int, target: int) -> None:
         """The target gets the names of the source, and nobody is told."""
@@ -70,3 +87,27 @@ class NamedState(State):
         if not self.also:
             return super().earliest()
         return {key: block for (block, key), _ in sorted(self._given.items(), key=lambda given: -given[1])}
+
+
+def named(core: Core) -> NamedState:
+    """Its pool."""
+    assert isinstance(core.state, NamedState)
+    return core.state
+
+
+def give(core: Core, group: int, request: Request, end: int, block: int) -> None:
+    """Name the block for the content of the first `end` tokens; names for fewer tokens are no use any more."""
+    if block == NULL:
+        return
+    unit, state, submit = core.shape.hash_block_size, named(core), request.submit
+    identity = request.chain[end // unit - 1]
+    if state.has(block, (group, identity)):
+        return
+    if state.covers.get(block, end) < end:
+        state.forget(block)
+    state.name(block, (group, identity), end)
+    parent = request.chain[end // unit - 2] if end > unit else None
+    keys = core.policy.event_keys(submit, end - unit, end + core.ahead)
+    tokens = tuple(request.tokens[end - unit : end])
+    ahead = (tuple(request.tokens[end : end + core.ahead]),) if core.ahead else ()
+    state.events.append(Stored((identity,), parent, tokens, unit, submit.adapter, (keys,), group, ahead))

@@ -4,7 +4,7 @@ from .. import arith
 from ..attention import Mamba
 from ..ops import NULL, Value
 from ..tables import Core
-from .copies import named
+from .names import named
 
 
 def read(core: Core, name: str) -> tuple[Value, ...]:

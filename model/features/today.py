@@ -10,7 +10,7 @@ from ..identity import ExtraKey, extra_keys
 from ..ops import NULL, Allocate, Shape, Submit
 from ..state import Request
 from ..tables import Core, Policy, real
-from . import copies, inside, queries, reports
+from . import checkpoints, copies, inside, lookups, queries, reports
 from .names import NamedState
 
 
@@ -90,6 +90,7 @@ TODAY = Policy(
     ahead=names_ahead,
     event_keys=event_keys,
     hit=inside.hit,
+    connector_hit=lookups.for_connector,
     junction=inside.junction,
     counts_admitted=True,
     margin=margin,
@@ -98,7 +99,6 @@ TODAY = Policy(
     surely=surely,
     null_skipped=null_skipped,
     skips_tokens=True,
-    external_begins_whole=True,
     copies=copies.copies,
     make_private=copies.make_private,
     finish=copies.finish,
@@ -108,6 +108,10 @@ TODAY = Policy(
     lists=lists,
     worth=worth,
     name_tail=copies.name_tail,
+    checkpoints=checkpoints.entries,
+    stands=checkpoints.stand,
+    watch=copies.watch,
+    reused=copies.reused,
     offer=copies.offer,
     last_offer=copies.last_offer,
     give_back=copies.give_back,

@@ -7,11 +7,13 @@ from blockproof.model.core import Model
 from blockproof.model.features.names import NamedState
 from blockproof.model.features.today import TODAY
 from blockproof.model.identity import Identities
+from blockproof.model.legal import allows
 from blockproof.model.ops import (
     Advance,
     Allocate,
     Arrive,
     Done,
+    Evict,
     Failed,
     Free,
     Group,
@@ -19,8 +21,11 @@ from blockproof.model.ops import (
     Preempt,
     ReadTable,
     Refused,
+    Release,
+    Reset,
     Shape,
     Submit,
+    Take,
     TakeEvents,
     TakeNewBlockIds,
     TakeStats,
@@ -115,9 +120,89 @@ def test_without_the_copy_the_name_would_lie():
 
 def test_external_tokens_begin_at_a_whole_block():
     model = with_named_end()
-    told(model, Advance("a"), Submit("b", (*PROMPT, 9, 9)), Lookup("b"))
-    assert told(model, Allocate("b", 1, hit=True, external=1)) == Refused()
-    assert model.refusal == "refused by place"
+    told(model, Advance("a"))
+    model.registered_this_step.clear()
+    told(model, Submit("b", (*PROMPT, 9, 9)), Lookup("b"))
+    assert not allows(model, Allocate("b", 1, hit=True, external=2)), "no more than the hit has"
+    assert allows(model, operation := Allocate("b", 1, hit=True, external=3))
+    assert value(model, operation, ReadTable("b")) == ((1, 4), (0, 5)), "the second block comes from outside"
+    assert model.requests["b"].computed == 7
+    assert model.copied == ()
+
+
+# Lookups for a connector.
+
+
+def forgetting_states(*, window=False, policy=TODAY):
+    """A model in which a prompt of 9 tokens is computed, of which no state is known any more."""
+    groups = (*HYBRID.groups, Group("sliding", 4, window=4)) if window else HYBRID.groups
+    model = Model(replace(HYBRID, groups=groups, hash_block_size=4), policy)
+    told(model, Submit("a", tuple(range(9))), Allocate("a", 8), Advance("a"), Free("a"))
+    told(model, *[Evict((block,)) for block, (group, _) in [*model.state.identity.items()] if group])
+    return model
+
+
+def test_states_may_end_before_a_hit_for_a_connector():
+    model = forgetting_states()
+    told(model, Submit("b", tuple(range(10))))
+    assert value(model, Lookup("b")) == (0, ((), ()))
+    tokens, (full, _) = value(model, Lookup("b", for_connector=True))
+    assert (tokens, len(full), model.offered) == (8, 2, (True,))
+    assert not allows(model, Allocate("b", 2, hit=True)), "nobody brings the states"
+    assert allows(model, Allocate("b", 1, hit=True, external=1))
+    value(model, Allocate("b", 1, hit=True, external=1))
+    assert model.requests["b"].computed == 9
+
+
+def test_a_window_may_not_end_before_it():
+    model = forgetting_states(window=True)
+    told(model, Submit("b", tuple(range(10))))
+    assert value(model, Lookup("b", for_connector=True))[0] == 0
+
+
+def test_without_states_it_is_a_lookup_like_any_other():
+    model = Model(FULL, TODAY)
+    told(model, Submit("a", (1, 2, 3, 4, 5)), Allocate("a", 5), Submit("b", (1, 2, 3, 4, 5)))
+    assert value(model, Lookup("b", for_connector=True)) == (4, ((1, 2),))
+    assert model.offered == (False,)
+
+
+@pytest.mark.parametrize(("limit", "tokens"), [(None, 4), (4, 4), (3, 2), (0, 0)])
+def test_a_hit_is_no_longer_than_its_limit(limit, tokens):
+    model = Model(FULL, TODAY)
+    told(model, Submit("a", (1, 2, 3, 4, 5)), Allocate("a", 5), Submit("b", (1, 2, 3, 4, 5)))
+    assert value(model, Lookup("b", limit=limit))[0] == tokens
+
+
+# Blocks that are held, or read, beyond their request.
+
+
+def test_blocks_that_are_kept_are_free_when_their_holder_gives_them_back():
+    model = Model(FULL, TODAY)
+    told(model, Submit("a", (1, 2, 3)), Allocate("a", 3))
+    assert value(model, Free("a", keep=True)) == (1, 2)
+    assert model.state.num_free() == 9
+    told(model, Release((2, 1)))
+    assert model.state.num_free() == 11
+
+
+def test_who_reads_on_is_told_when_a_block_is_handed_out_again():
+    model = Model(replace(FULL, num_blocks=4), TODAY)
+    assert value(model, Take(1)) == (1,)
+    told(model, Release((1,), watched=True))
+    assert model.snapshot().free == [2, 3, 1], "it is reused last, though it has no name"
+    told(model, Take(2))
+    assert model.offered == ()
+    told(model, Take(1))
+    assert model.offered == (1,)
+    told(model, Release((1,), watched=True), Release((2, 3)), Reset())
+    assert model.offered == (1,), "with all names, too"
+
+
+def test_blocks_that_a_load_writes_are_not_listed():
+    model = Model(HYBRID, TODAY)
+    told(model, Submit("a", tuple(range(9))), Allocate("a", 0, external=8, delay=True, unzeroed=(0,)))
+    assert value(model, TakeNewBlockIds()) == ()
 
 
 # Names that look ahead.

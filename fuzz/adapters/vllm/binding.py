@@ -120,6 +120,8 @@ class Binding:
             keywords["scheduler_block_size"] = shape.scheduler_block_size
         if release.retention == "keyword":
             keywords["retention_interval"] = shape.retention_interval
+        if shape.names_junctions:
+            keywords["enable_mamba_shared_prefix_checkpoint"] = True
         if release.watermark:
             keywords["watermark"] = (shape.watermark + 0.5) / shape.num_blocks if shape.watermark else 0.0
         if shape.sampling:

@@ -1,5 +1,6 @@
 """Where vLLM 0.33.0 is known to differ from the specification of today (`model.features.today`)."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,10 +14,10 @@ from ....model.state import Request
 from ....model.tables import BlockIds, Core, Policy
 from ...targets.deviations import Deviation, Note, UndefinedStateError
 from . import deviations, state_deviations
-from .fine_search import FINE_SEARCH, fine_hit, fine_junction
+from .fine_search import APART, FINE_SEARCH, FineSearch, fine_for_connector, fine_hit, fine_junction
 from .identity_deviations import OVERLAPPING, Keys
 
-REPORTED = "reported-as-whole"
+REPORTED, UNREPORTED = "reported-as-whole", "connector-unreported"
 STILL = (
     *("chunked-cap", "states-by-scheduler", "mamba-states-pile-up", "draft-states-moved-away", "mamba-gate"),
     *("mamba-negative-demand", "mamba-external-state", "states-left-behind", "sink-construction"),
@@ -46,6 +47,31 @@ DEVIATIONS: tuple[Deviation, ...] = (
         condition="`kv_cache_report_mode=full`, events, a hit with null entries, inside a block, or on several ranks",
         source="Found by lockstep; vllm-project/vllm#57358, vllm-project/vllm#49971.",
     ),
+    Deviation(
+        UNREPORTED,
+        reason="of a hit for a connector that groups look for apart from each other, a full report tells nothing",
+        condition="`kv_cache_report_mode=full`, events, a connector, full attention with Mamba",
+        source="Found by lockstep.",
+    ),
+    Deviation(
+        "windows-left-behind",
+        reason=(
+            "a lookup for a connector takes the hit of full attention, also where that of a window ends before it: the "
+            "connector brings the tokens behind the hit, so nobody fills the blocks of the window before its end"
+        ),
+        condition="a lookup for a connector, full attention with Mamba and a window whose blocks were evicted",
+        source="Found by lockstep.",
+        corrupts=True,
+    ),
+    Deviation(
+        "states-ahead-of-attention",
+        reason=(
+            "where any group holds more than full attention, a lookup for a connector takes what all groups hold, "
+            "though the connector would bring the state at the end of what full attention holds"
+        ),
+        condition="a lookup for a connector, Mamba or a window with a longer hit than full attention",
+        source="Found by lockstep.",
+    ),
 )
 
 
@@ -61,6 +87,32 @@ def report_all(note: Note, core: Core, request: Request, length: int, rows: Bloc
             raise CoreError("IndexError")
         if places:
             reports.tell(core, request, group, places, places[-1][1])
+
+
+class _Reports:
+    """Of hits that a lookup for a connector took group by group, a full report tells nothing."""
+
+    def __init__(self, policy: Policy, quirks: Collection[str], note: Note) -> None:
+        self._policy, self._quirks, self._note = policy, quirks, note
+        self._apart = False
+
+    def hit(self, core: Core, request: Request) -> tuple[int, BlockIds]:
+        """That of any other lookup."""
+        self._apart = False
+        return self._policy.hit(core, request)
+
+    def connector_hit(self, core: Core, request: Request) -> tuple[int, BlockIds, bool]:
+        """That of a lookup for a connector."""
+        self._apart = FineSearch(core, request, self._quirks).apart() is not None
+        assert self._policy.connector_hit is not None
+        return self._policy.connector_hit(core, request)
+
+    def report(self, core: Core, request: Request, length: int, rows: BlockIds) -> None:
+        """Tell of the blocks found, or not."""
+        self._note(UNREPORTED, self._apart)
+        if not self._apart:
+            assert self._policy.report is not None
+            self._policy.report(core, request, length, rows)
 
 
 def all_processed(quirks: Collection[str], request: Request, computed: int) -> int:
@@ -86,6 +138,7 @@ DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     **deviations.DECISIONS,
     "hit": (FINE_SEARCH, fine_hit),
     "junction": (FINE_SEARCH, fine_junction),
+    "connector_hit": ((*FINE_SEARCH, *APART), fine_for_connector),
     "worth": (("registers-unreadable", "registers-by-scheduler-block"), release_worth),
     "settled": (("cut-by-all-computed",), all_processed),
 }
@@ -94,10 +147,11 @@ DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
 
 class _KeysAhead:
     """Extra keys where names look ahead: which of several items on one token names a block depends on the blocks that
-    were named in the same call, so nothing more is said."""
+    were named in the same call, so nothing more is said. In the event of a prompt's end inside a block, the scan begins
+    at an item that is found by halving, which needs items that stand in order."""
 
     def __init__(self, policy: Policy, note: Note) -> None:
-        self.policy, self.note, self._ahead = policy, note, 0
+        self.policy, self.note, self._ahead, self._at_end = policy, note, 0, False
 
     def ahead(self, shape: Shape) -> int:
         """How many tokens; asked once, as the core is built."""
@@ -112,7 +166,22 @@ class _KeysAhead:
     def event_keys(self, submit: Submit, start: int, end: int) -> Keys:
         """Those that an event shows."""
         self._end_if_unclear(submit)
+        items = submit.items
+        if self._at_end and start and items and items[-1].offset + items[-1].length > start:
+            found = bisect_left(items, start + 1, key=lambda item: item.offset + item.length)
+            cut = self.policy.event_keys(replace(submit, items=items[found:]), start, end)
+            self.note(OVERLAPPING.id, cut != self.policy.event_keys(submit, start, end), harmless=True)
+            return cut
         return self.policy.event_keys(submit, start, end)
+
+    def name_tail(self, core: Core, group: int, request: Request, num_tokens: int) -> None:
+        """Name the end of a prompt."""
+        assert self.policy.name_tail is not None
+        self._at_end = True
+        try:
+            self.policy.name_tail(core, group, request, num_tokens)
+        finally:
+            self._at_end = False
 
     def _end_if_unclear(self, submit: Submit) -> None:
         ends = accumulate((item.offset + item.length for item in submit.items), max)
@@ -127,7 +196,16 @@ def policy_of(declared: Collection[str], note: Note) -> Policy:
     policy = deviations.policy_of(declared, note, rules)
     if REPORTED in declared:
         policy = replace(policy, report=partial(report_all, note))
+    if UNREPORTED in declared:
+        told = _Reports(policy, [name for name in (*FINE_SEARCH, *APART) if name in declared], note)
+        policy = replace(policy, hit=told.hit, connector_hit=told.connector_hit, report=told.report)
     if OVERLAPPING.id not in declared:
         return policy
     keys = _KeysAhead(policy, note)
-    return replace(policy, ahead=keys.ahead, content_keys=keys.content_keys, event_keys=keys.event_keys)
+    return replace(
+        policy,
+        ahead=keys.ahead,
+        content_keys=keys.content_keys,
+        event_keys=keys.event_keys,
+        name_tail=keys.name_tail,
+    )

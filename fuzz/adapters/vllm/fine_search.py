@@ -4,16 +4,18 @@ Each kind of attention in turn accepts the length found so far or cuts it to wha
 full attention is asked once, and cut with the others. No kind gives a block up for drafts: names look ahead.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from ....model import arith
 from ....model.attention import Mamba
-from ....model.features import inside
+from ....model.features import inside, lookups
 from ....model.ops import NULL
 from ....model.state import Request
 from ....model.tables import BlockIds, Core
 from .search import HitSearch, SpecGroup
 
+APART = LEFT_BEHIND, AHEAD = "windows-left-behind", "states-ahead-of-attention"
+"""Ids of the deviations of a lookup for a connector."""
 FINE_SEARCH = ("chunk-astride-block", "chunked-refuses", "window-of-one")
 """Ids of the deviations of this search."""
 
@@ -28,7 +30,7 @@ class FineSearch(HitSearch):
 
     def result(self) -> tuple[int, BlockIds]:
         """Tokens of the hit, and its blocks per group."""
-        length, rows = self._common()
+        length, rows = self._common(self.spec_groups)
         blocks: BlockIds = [[] for _ in self.core.rules]
         for kind, found in rows.items():
             for group, row in zip(kind.groups, found, strict=True):
@@ -37,16 +39,33 @@ class FineSearch(HitSearch):
 
     def first(self) -> int:
         """Tokens that the kind asked first holds."""
-        return self._of_kind(self.spec_groups[0], len(self.request.tokens) - 1)[0]
+        return self._of_kind(self.spec_groups[0], self.request.limit)[0]
 
-    def _common(self) -> tuple[int, dict[SpecGroup, BlockIds]]:
-        length = len(self.request.tokens) - 1
+    def apart(self) -> tuple[int, BlockIds, bool] | None:
+        """What full attention holds, what each other kind holds, and whether one of them holds less. None where there
+        are no states or no full attention, and where another kind holds more than full attention."""
+        first, limit = self.spec_groups[0], self.request.limit
+        of_tokens = [kind for kind in self.spec_groups if not isinstance(kind.rule, Mamba)]
+        if not first.rule.is_full or len(of_tokens) == len(self.spec_groups):
+            return None
+        length, _ = self._common([first] if LEFT_BEHIND in self.quirks else of_tokens)
+        found = {kind: self._of_kind(kind, limit if AHEAD in self.quirks else length) for kind in self.spec_groups}
+        if AHEAD in self.quirks and any(end > length for end, _ in found.values()):
+            return None
+        rows: BlockIds = [[] for _ in self.core.rules]
+        for kind, (_, of_kind) in found.items():
+            for group, row in zip(kind.groups, of_kind, strict=True):
+                rows[group] = row
+        return length, rows, any(end < length for end, _ in found.values())
+
+    def _common(self, kinds: Sequence[SpecGroup]) -> tuple[int, dict[SpecGroup, BlockIds]]:
+        length = self.request.limit
         ends: dict[SpecGroup, int] = {}
         rows: dict[SpecGroup, BlockIds] = {}
-        one_round = len(self.spec_groups) <= 1 + self.spec_groups[0].rule.is_full
+        one_round = len(kinds) <= 1 + kinds[0].rule.is_full
         while True:
             before = length
-            for kind in self.spec_groups:
+            for kind in kinds:
                 if kind.rule.is_full and kind in rows:
                     length = min(length, ends[kind])
                     continue
@@ -76,6 +95,15 @@ class FineSearch(HitSearch):
 def fine_hit(quirks: Collection[str], core: Core, request: Request) -> tuple[int, BlockIds]:
     """Tokens and blocks that the release's lookup finds, with these of its deviations."""
     return FineSearch(core, request, quirks).result() if quirks else inside.hit(core, request)
+
+
+def fine_for_connector(quirks: Collection[str], core: Core, request: Request) -> tuple[int, BlockIds, bool]:
+    """The same of a lookup for a connector, behind which states may lag: the hits of all kinds, if none is longer than
+    that of full attention."""
+    if not set(quirks) & {*APART}:
+        return lookups.for_connector(core, request)
+    search = FineSearch(core, request, quirks)
+    return search.apart() or (*search.result(), False)
 
 
 def fine_junction(quirks: Collection[str], core: Core, request: Request, hit: int) -> int:

@@ -54,6 +54,7 @@ UNDECLARED = (
     "an allocation with negative numbers where states are kept in mode align: they stand where arithmetic puts them",
     "one whose lookahead below zero leaves a full block without an entry in the table",
     "one in several groups after which the free count is undefined (hit-not-cut)",
+    "one that keeps back fewer than no blocks, and so takes more than are free",
 )
 """Reactions that are not declared, each with what is undefined about it: no rule speaks of such lengths."""
 
@@ -116,6 +117,8 @@ def _allocated(model: DeviatingModel, op: ops.Allocate) -> Reaction | None:
         model.name_content(model.requests[op.request])
     try:
         outcome: Outcome = model.carry_out(op)
+        if op.reserved < 0 and model.refusal == "refused by free count":
+            return None
     except (UndefinedStateError, IndexError):
         return None  # full blocks that have no entry in the table, since it was shortened
     finally:

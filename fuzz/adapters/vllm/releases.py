@@ -45,11 +45,10 @@ class Release:
     """A hit may end inside a block. The manager then asks for a copy of its content in a block of the request's own.
     The scheduler drains these copies at the end of its step, and gives back the two references that each of them
     holds."""
+    cuts_hits: bool = False
+    """The manager cuts a hit that ends inside a block to whole blocks, for a scheduler that has tokens from outside."""
     records_lookups: bool = False
     """The statistics of a lookup are recorded by the scheduler when the request is admitted, not by the lookup."""
-    external_after_whole_blocks: bool = False
-    """External tokens start at the end of a whole block: the scheduler gives up the part of a hit behind the last whole
-    block, and loads it from outside as well. An allocation with such a hit is refused without calling the core."""
     offers_boundary_states: bool = False
     """In each step the manager offers states at boundaries to a connector, and the scheduler drains the offers."""
     offers_last_state: bool = False
@@ -161,7 +160,7 @@ _CHANGES: tuple[dict[str, object], ...] = (
         "copies": True,
         "prefill_parallel": False,
     },
-    {"since": "0.27", "records_lookups": True, "external_after_whole_blocks": True},
+    {"since": "0.27", "records_lookups": True, "cuts_hits": True},
     {"since": "0.28", "kinds_missing": frozenset({"tq"})},
     {"since": "0.29", "retention": "configuration", "offers_boundary_states": True},
     {"since": "0.32", "common_prefix": False},

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from ....model import arith
-from ....model.attention import Mamba, Rule
+from ....model.attention import Mamba
 from ....model.ops import NULL
 from ....model.state import Request
 from ....model.tables import Core, Plan, Policy, arranged, candidates, extend_states, real, renewed, stands, states
@@ -142,22 +142,25 @@ class ReleaseStates:
         missing = rule.required(plan.main) - held
         if right is None or PILE_UP in self.declared:
             started = key in self._before and any(core.state.tables[group].get(plan.op.request, ()))
-            nulls, moving = self._without_new(rule, plan, held, started)
+            nulls, moving = self._without_new(core, group, plan, held, started)
             new = max(0, missing - nulls - len(moving))
             right = arriving + new + candidates(table, counts)
         if missing < 0 and NEGATIVE in quirks and not (core.policy.copies and core.policy.copies(core, group, plan)):
             right = arriving + missing + candidates(table, counts)
         if EXTERNAL in quirks and arriving:
             wanted = rule.required(plan.main) - len(plan.hit[group])
-            right += min(wanted, 1 + rule.p) - max(0, min(missing, 1 + rule.p)) - arriving
+            most = 1 + rule.p + len(_checkpoints(core, group, plan))
+            right += min(wanted, most) - max(0, min(missing, most)) - arriving
             right += candidates([block for block in plan.hit[group] if block not in table], counts)
         return right
 
-    def _without_new(self, rule: Rule, plan: Plan, held: int, started: bool) -> tuple[int, list[int]]:
+    def _without_new(self, core: Core, group: int, plan: Plan, held: int, started: bool) -> tuple[int, list[int]]:
         """Of the entries behind the first `held` ones: how many stay null, and from which others blocks move there."""
+        rule = core.rules[group]
         assert isinstance(rule, Mamba)
         running = arith.cdiv(plan.main, rule.b) - 1
         end = running if MOVED_AWAY in self.declared else rule.lasting(plan.total, plan.main)
+        end = min([end, *_checkpoints(core, group, plan)])
         if running + 1 + rule.p <= held:
             return 0, []
         return max(0, end - held), [i for i in range(held - rule.p, min(held, end)) if started]
@@ -171,7 +174,7 @@ class ReleaseStates:
         if PILE_UP not in self.declared or (end <= before and MOVED_AWAY not in self.declared):
             extend_states(core, group, plan, table)
         elif end > before:
-            nulls, moving = self._without_new(rule, plan, before, started)
+            nulls, moving = self._without_new(core, group, plan, before, started)
             right = arranged(core, group, plan, table, core.state.references())
             self.check_moving(core, table, moving)
             away = [i for i in moving if i >= low]
@@ -236,6 +239,11 @@ class ProcessedStates(ReleaseStates):
         if SHARED in self.declared and any(counts[table[i]] != 1 or table[i] in core.state.identity for i in moving):
             self.note(SHARED, True)
             raise UndefinedStateError
+
+
+def _checkpoints(core: Core, group: int, plan: Plan) -> list[int]:
+    """Entries that get a block for a state inside the step."""
+    return core.policy.checkpoints(core, group, plan) if core.policy.checkpoints is not None else []
 
 
 def _least(core: Core, rule: Mamba, plan: Plan) -> int:

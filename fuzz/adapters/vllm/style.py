@@ -68,6 +68,8 @@ class VllmStyleTarget:
         self._adapters: dict[str, int] = {}
         self._hashers: dict[tuple[int, bool], Any] = {}
         self._refusals: Refusals | None = None
+        self._reused: list[Any] = []
+        """Blocks of which somebody who reads on is told in this operation."""
         self.declare(refuses=refuses)
 
     @property
@@ -177,6 +179,10 @@ class VllmStyleTarget:
                 return _HANDLERS[type(operation)](self, operation)
         except Exception as error:
             return failed(error)
+        finally:
+            if self._reused:
+                self.handed += tuple([block.block_id for block in self._reused])
+                self._reused.clear()
 
     def _live(self, name: str) -> LiveRequest:
         """The request of this name; for an unknown name a new one, which is not kept."""
@@ -203,19 +209,21 @@ class VllmStyleTarget:
         return self._named(live)
 
     def _lookup(self, op: ops.Lookup) -> Outcome:
-        live = self._live(op.request)
-        found = self._manager.get_computed_blocks(live.request)
+        live, manager = self._live(op.request), self._manager
+        ask = manager.get_computed_blocks_for_connector if op.for_connector else manager.get_computed_blocks
+        found = ask(live.request) if op.limit is None else ask(live.request, op.limit)
         live.hit, live.hit_tokens = found[:2]
         if self._called.boundary:
             live.request.shared_prefix_boundary = found[2]
+        self.handed = found[3:]
         return ops.Done((live.hit_tokens, _ids_per_group(live.hit)))
 
     def _allocate(self, op: ops.Allocate) -> Outcome:
         live, release = self._live(op.request), self._called
         request = live.request
         hit, hit_tokens = (live.hit, live.hit_tokens) if op.hit else (None, 0)
-        if release.external_after_whole_blocks and op.external and hit_tokens % self._shape.least_scheduler_block_size:
-            return _REFUSED
+        if (whole := self._shape.taken(op, hit_tokens)) < hit_tokens:
+            hit, hit_tokens = self._cut(hit, whole), whole
         start = {
             "num_new_computed_tokens": hit_tokens,
             "new_computed_blocks": hit,
@@ -234,6 +242,8 @@ class VllmStyleTarget:
             named = {name: value for name, value in named.items() if value != _UNSAID[name]}
         if op.alone:
             named["has_scheduled_reqs"] = False
+        if op.unzeroed:
+            named["skip_zeroing_group_ids"] = op.unzeroed
         new = self._manager.allocate_slots(request, op.new_tokens, **named)
         if new is None:
             return _REFUSED
@@ -247,6 +257,15 @@ class VllmStyleTarget:
         outcome = ops.Done(new_ids_value(new.get_block_ids(allow_none=True), len(self._shape.groups)))
         self._end_scheduling()
         return outcome
+
+    def _cut(self, hit: Any, whole: int) -> Any:
+        """The start of a hit, up to so many tokens: the end of a whole block in every group."""
+        manager = self._manager
+        if self._called.cuts_hits:
+            return manager.truncate_computed_blocks(hit, whole)
+        sizes = [one.block_size for one in manager.coordinator.single_type_managers]
+        rows = [row[: whole // size] for row, size in zip(hit.blocks, sizes, strict=True)]
+        return manager.create_kv_cache_blocks(tuple(map(list, rows)))
 
     def _starved(self, op: Starved) -> Outcome:
         assert self._refusals is not None  # else it is not offered
@@ -323,9 +342,14 @@ class VllmStyleTarget:
             request = self._live(op.request).request
             offers = self._manager.finalize_partial_tail_offloads(request)
             self.handed = tuple([(op.request, *offer) for offer in offers])
-        self._manager.free(self._live(op.request).request)
+        request, kept = self._live(op.request).request, None
+        if op.keep:
+            blocks = self._manager.pop_blocks_for_free(request)
+            kept = tuple([block.block_id for block in blocks if not block.is_null])
+        else:
+            self._manager.free(request)
         self._requests.pop(op.request, None)
-        return DONE
+        return DONE if kept is None else ops.Done(kept)
 
     def _preempt(self, op: ops.Preempt) -> Outcome:
         live = self._live(op.request)
@@ -396,7 +420,9 @@ class VllmStyleTarget:
 
     def _release(self, op: ops.Release) -> Outcome:
         blocks = self._blocks(op.blocks)
-        if op.prepend:
+        if op.watched:
+            self._pool.unpin_blocks(blocks, self._reused.append)
+        elif op.prepend:
             self._pool.free_blocks(blocks, prepend=True)
         else:
             self._pool.free_blocks(blocks)

@@ -81,11 +81,22 @@ class Contract:
         each group; what is behind them comes from outside."""
         self.record.requests[name].hit = tokens, rows
 
+    def _cut_inside(self, operation: ops.Allocate) -> None:
+        """Tokens from outside follow whole blocks (`Shape.taken`)."""
+        request = self.record.requests.get(operation.request)
+        tokens, rows = (request.hit if request is not None else None) or (0, [])
+        whole = self.record.shape.taken(operation, tokens)
+        if whole < tokens:
+            cut = [list(row[: whole // rule.b]) for rule, row in zip(self.record.rules, rows, strict=False)]
+            self.cut_hit(operation.request, whole, cut)
+
     def step(
         self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot, scene: Scene
     ) -> Violation | None:
         """Judge one allowed operation (`model.legal`). `scene` is the state after it. The first violation, if any."""
         violated = self.record.violated = []
+        if isinstance(operation, ops.Allocate) and operation.hit and operation.external:
+            self._cut_inside(operation)
         try:
             if isinstance(outcome, Failed):
                 check_failure(self.record, operation, outcome, before, after)

@@ -138,10 +138,11 @@ class Shadow(States):
     # The engine.
 
     def _allocate(self, op: ops.Allocate, request: EngineRequest, snapshot: Snapshot) -> None:
-        local = request.computed + (request.hit if op.hit else 0)
+        hit = self.shape.taken(op, request.hit)
+        local = request.computed + hit
         total = min(local + op.external, self.shape.max_model_len)
         first, request.started = not request.started, True
-        request.attached = request.hit if op.hit else request.attached
+        request.attached = hit if op.hit else request.attached
         request.most_computed = max(request.most_computed, total)
         request.computed, request.scheduled, request.lookahead = local + op.external, op.new_tokens, op.lookahead
         if first:

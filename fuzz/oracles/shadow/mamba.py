@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from ....model.arith import cdiv
 from ....model.attention import Mamba, Step
+from ....model.features.checkpoints import left
 from ....model.ops import NULL
 from ....model.shown.snapshot import Snapshot
 from .engine_state import EngineRequest, EngineState, StateStep, first_draft
@@ -123,7 +124,7 @@ class States(EngineState):
             if entry >= len(table) or table[entry] == NULL:
                 what = f"has no block for its state: its table is {table}"
                 raise Corruption(request.submit.request, group, after - 1, what, "no block for its state")
-        writes = rule.writes(step)
+        writes = {**left(rule, step), **rule.writes(step)}
         if BY_SCHEDULER in self.losses:
             for after in range((step.start // rule.b + 1) * rule.b, step.known + 1, rule.b):
                 if after // rule.b - 1 not in writes and self._is_excused(BY_SCHEDULER):
