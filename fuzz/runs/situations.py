@@ -14,6 +14,7 @@ from ...model import lookup
 from ...model.arith import cdiv
 from ...model.attention import Mamba
 from ...model.core import Model
+from ...model.features import checkpoints
 from ...model.ops import (
     NULL,
     Advance,
@@ -21,6 +22,7 @@ from ...model.ops import (
     AllocateBatch,
     Arrive,
     Done,
+    Free,
     Item,
     Landed,
     Lookup,
@@ -28,9 +30,11 @@ from ...model.ops import (
     Outcome,
     Preempt,
     Refused,
+    Release,
     Reset,
     StepStart,
     Submit,
+    Take,
     TakeStats,
     Value,
 )
@@ -64,6 +68,8 @@ class Situations:
         if type(outcome) is Done:
             if seen := _DONE.get(type(operation)):
                 seen(self, operation, outcome)
+            if self.model.policy.name_tail is not None:
+                self._see_today(operation)
         elif type(outcome) is Refused and isinstance(operation, Allocate):
             self.reached[self.model.refusal] += 1
             self.reached["same-step refusal"] += self._waits_for(operation, self.model.registered_this_step)
@@ -81,6 +87,31 @@ class Situations:
             self._see_tables(before, after)
         if before.free is not after.free and len(after.free) > 1 and after.free[0] not in before.free:
             self.reached["freed to the front"] += 1
+
+    def _see_today(self, operation: Operation) -> None:
+        """What the rule of today has besides (`model.features`)."""
+        model, reached = self.model, self.reached
+        match operation:
+            case Lookup(name, limit, for_connector):
+                reached["lookup for a connector"] += for_connector
+                reached["states end before a hit"] += model.requests[name].lags
+                reached["hit limited"] += limit is not None
+            case Allocate(name):
+                request = model.requests[name]
+                found = request.hit[0] if operation.hit and request.hit else 0
+                reached["hit cut for tokens from outside"] += model.shape.taken(operation, found) < found
+                reached["checkpoint inside a step"] += sum(
+                    bool(checkpoints.wanted(model, group, request, request.written.last)) for group in self._states
+                )
+                reached["junction named inside a block"] += any(
+                    end == request.junction for (_, one), end in model.named_itself.items() if one == name
+                )
+            case Free():
+                reached["blocks kept beyond their request"] += operation.keep
+            case Release():
+                reached["blocks read on"] += operation.watched
+        told = model.offered[-1:] if isinstance(operation, Allocate | Take | Reset) else ()
+        reached["reader told of a block"] += any(isinstance(one, int) for one in told)
 
     def _see_advance(self, operation: Advance, outcome: Done) -> None:
         if operation.rejected:

@@ -15,6 +15,7 @@ from ...model.legal import allows
 from ...model.ops import Operation, Shape
 from ...model.state import Request
 from ..findings.starved import Starved
+from ..targets.declarations import OF_TODAY
 from .bounds import draftable, failures, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
 from .draw import Draw, made
 from .landings import Landings
@@ -53,11 +54,11 @@ class Workload(Steps):
         *,
         chaos: bool = False,
         landings: LandingsSaid = "",
-        lacks: Collection[str] = (),
+        lacks: Collection[str] = OF_TODAY,
         tuning: Tuning = USUAL_TUNING,
     ) -> None:
         """`chaos` adds misuse: broken preconditions. `landings`: of what is said when it has landed. `lacks`: what the
-        target has no equivalent of (`targets.base.lacking`)."""
+        target has no equivalent of (`targets.base.lacking`); if not said, what few targets have."""
         super().__init__(draw, shape, lacks, tuning)
         self._preempting = draw.choose(tuning.preempting)
         self._drafts = draftable(shape, draw.choose((0, 1, 2, 3, 3))) * self.has("drafts")

@@ -113,12 +113,13 @@ def test_no_hit_is_of_less_than_no_tokens():
 
 @pytest.mark.parametrize(("first", "id"), [(4, None), (1, "S2")])
 def test_what_comes_from_outside_is_not_loaded_into_a_block_that_another_holds(first, id):
-    """The hit ends inside block 1, which is to be copied before the rest of it is loaded."""
-    play = Play(WIDE_AND_NARROW)
+    """The hit ends inside block 1: it is given up there, and all four tokens are loaded."""
+    play = Play(replace(WIDE_AND_NARROW, num_blocks=12))
+    play.before = play.before._replace(labels=[None] * 12)
     play.compute("a", (0, 1, 2, 3), [1], [2, 3])
     assert play.look_up("b", (0, 1, 9, 9, 9), (2, ((1,), (2,)))) is None
-    tables = ({"a": [1], "b": [first, 5]}, {"a": [2, 3], "b": [2, 6, 7]})
-    assert play.step(Allocate("b", 1, hit=True, external=2), *tables) == id
+    tables = ({"a": [1], "b": [first, 5]}, {"a": [2, 3], "b": [8, 6, 7]})
+    assert play.step(Allocate("b", 1, hit=True, external=4), *tables) == id
 
 
 def test_nor_into_one_that_two_others_hold():
@@ -129,8 +130,8 @@ def test_nor_into_one_that_two_others_hold():
     held = {"a": [1], "c": [1, 8]}, {"a": [2, 3], "c": [2, 3, 4]}
     assert play.step(Allocate("c", 1, hit=True), *held) is None
     assert play.look_up("b", (0, 1, 9, 9, 9), (2, ((1,), (2,)))) is None
-    tables = held[0] | {"b": [1, 5]}, held[1] | {"b": [2, 6, 7]}
-    assert play.step(Allocate("b", 1, hit=True, external=2), *tables) == "S2"
+    tables = held[0] | {"b": [1, 5]}, held[1] | {"b": [9, 6, 7]}
+    assert play.step(Allocate("b", 1, hit=True, external=4), *tables) == "S2"
 
 
 @pytest.mark.parametrize(("block", "id"), [(7, None), (4, "S2")])

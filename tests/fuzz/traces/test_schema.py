@@ -66,7 +66,7 @@ def trace(*operations, **shape):
 
 def full_operation(name):
     """An operation with every field that its kind has."""
-    kinds: dict[object, Any] = {int: 1, str: "a", bool: True}
+    kinds: dict[object, Any] = {int: 1, str: "a", bool: True, int | None: 1, tuple[int, ...]: [0]}
     values = {field.name: VALUES[field.name] if field.name in VALUES else kinds[field.type] for field in
               fields(OPERATIONS[name])}  # fmt: skip
     return {"op": name, **values}
