@@ -43,7 +43,7 @@ def alignment(shape: Shape, rules: Sequence[Rule]) -> int:
 def replay_boundary(rules: Sequence[Rule], unit: int, num_tokens: int) -> int:
     """Where the hit of a request of so many tokens can end at most (T11); below 1 if it can have none. Behind it lie
     the last token, which is always computed again (T13), or the block that drafts need."""
-    return down(num_tokens - max([1, *(rule.behind for rule in rules)]), unit)
+    return down(num_tokens - max([1, *[rule.behind for rule in rules]]), unit)
 
 
 def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callable[[int, int], int]) -> int:

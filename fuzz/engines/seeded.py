@@ -78,6 +78,7 @@ def _heap_set_aside() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # else all that has not been walked through is, as soon as collections come often again
         gc.set_threshold(*often)
         gc.unfreeze()
 

@@ -75,7 +75,7 @@ def without_hidden(shown: Snapshot, num_blocks: int, hidden: Collection[str]) ->
 def _all_ids(shown: Snapshot, hidden: Collection[str], known: Snapshot | None) -> Collection[int]:
     """All that `_in_state` yields of what is not in `known`, at once: that nothing is wrong is asked after every
     operation."""
-    ids = set[int]()
+    ids: set[int] = set()
     if "free" not in hidden and (known is None or shown.free is not known.free):
         ids.update(shown.free)
     if "tables" not in hidden and (known is None or shown.tables is not known.tables):

@@ -167,7 +167,8 @@ class Flights:
 
     def _launch(self, name: str, request: Tracked, operation: ops.Allocate | ops.Arrive) -> None:
         """The step begins, or the load that it waits for."""
-        computed, begun = request.computed, list[Flight]()
+        computed = request.computed
+        begun: list[Flight] = []
         if not request.arriving and request.scheduled:
             begun = [Flight(name, computed, computed + request.scheduled)]
         elif request.arriving and isinstance(operation, ops.Allocate) and operation.external:
