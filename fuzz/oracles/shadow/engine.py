@@ -34,6 +34,11 @@ from .engine_state import EngineRequest, table_text
 from .mamba import States
 from .memory import Corruption
 
+_CHANGES_NOTHING = frozenset(
+    {ops.CommonPrefix, ops.ReadTable, ops.TakeEvents, ops.TakeNewBlockIds, ops.TakeStats, ops.Evict, ops.Landed}
+)
+"""Operations after which every block holds what it held, and every request reads what it read."""
+
 
 class Shadow(States):
     """Judges one run of one target. `step` raises `Corruption`."""
@@ -67,7 +72,8 @@ class Shadow(States):
         if unknown and not isinstance(operation, ops.Submit):
             return
         if isinstance(outcome, Done):
-            self._apply(operation, outcome, snapshot, before)
+            if type(operation) not in _CHANGES_NOTHING:
+                self._apply(operation, outcome, snapshot, before)
         elif isinstance(operation, ops.Allocate):
             self._requests[operation.request].cut()  # skipped blocks are given back before the refusal
         if damage := self.memory.damage():
@@ -120,8 +126,8 @@ class Shadow(States):
         root = (submit.adapter, submit.adapter_version, submit.salt)
         before: Hashable = contents[-1] if contents else root
         for at, token in enumerate(tokens, len(contents)):
-            special = (None, ()) if plain else self._special(submit, at)
-            before = numbers.setdefault((at, before, token, *special), len(numbers) + 1)
+            row, items = (None, ()) if plain else self._special(submit, at)
+            before = numbers.setdefault((at, before, token, row, items), len(numbers) + 1)
             contents.append(before)
 
     @staticmethod
