@@ -176,9 +176,7 @@ class Shadow(States):
             return
         start, end = request.computed, request.computed + request.scheduled
         ahead = min(end + request.lookahead, self.shape.max_model_len)
-        for group, rule in enumerate(self.rules):
-            if isinstance(rule, Mamba):
-                continue
+        for group, rule in self._attention:
             if not rule.by_encoder:
                 self._read(request, group, rule, rule.skipped(start), start, snapshot)
                 self._write(request, group, start, end, snapshot)
@@ -200,8 +198,8 @@ class Shadow(States):
         self._step_over(op, request, before)
         self.memory.follow(after)
         self._exchange_states(request, before, after)
-        for group, rule in enumerate(self.rules):
-            if not (isinstance(rule, Mamba) or rule.by_encoder):
+        for group, rule in self._attention:
+            if not rule.by_encoder:
                 self._read(request, group, rule, rule.skipped(request.computed), request.computed, after)
         return None
 
@@ -211,10 +209,10 @@ class Shadow(States):
         end = request.computed + request.scheduled
         first = request.first_query(self.designs)
         if request.scheduled:
-            for group, rule in enumerate(self.rules):
-                if not (isinstance(rule, Mamba) or rule.by_encoder):
+            for group, rule in self._attention:
+                if not rule.by_encoder:
                     self._read(request, group, rule, rule.skipped(first), end, snapshot)
-                elif rule.by_encoder:
+                else:
                     self._read(request, group, rule, 0, request.encoder_tokens, snapshot)
         request.computed, request.scheduled = end - op.rejected, 0
         self._learn(request, op.sampled)
@@ -232,7 +230,8 @@ class Shadow(States):
         """Write the tags of positions `start .. end - 1`: content if the token is known, else a draft. An entry of
         several tokens is written with the last of them."""
         rule = self.rules[group]
-        start, end = stored(rule, start), stored(rule, end)
+        if self._compressed:
+            start, end = stored(rule, start), stored(rule, end)
         drafts, tags = request.drafts[group], self._tags(request, group, start, end)
         for position in range(start, start + len(tags)) if drafts else ():
             drafts.pop(position, None)
@@ -295,7 +294,9 @@ class Shadow(States):
 
     def _read(self, request: EngineRequest, group: int, rule: Rule, start: int, end: int, snapshot: Snapshot) -> None:
         """Check that positions `start .. end - 1` hold what was written for this request, in entries that are whole."""
-        name, end = request.submit.request, stored(rule, end)
+        name, end = request.submit.request, stored(rule, end) if self._compressed else end
+        if not end:
+            return
         start = self._first_with_block(request, group, max(0, start), end, "read", snapshot)
         if start >= end:
             return
@@ -317,7 +318,9 @@ class Shadow(States):
 
     def _judge_drafts(self, request: EngineRequest, group: int, end: int, snapshot: Snapshot) -> None:
         """Turn drafts before position `end` that were accepted into content. They must still be where they were."""
-        drafts, name = request.drafts[group], request.submit.request
+        if not (drafts := request.drafts[group]):
+            return
+        name = request.submit.request
         for position in [at for at in drafts if at < end]:
             tag = self._tag(request, group, position)
             if tag is None:
