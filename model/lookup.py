@@ -63,5 +63,5 @@ def served(rules: Sequence[Rule], length: int, found: Callable[[int, int], int])
 def worth_registering(rule: Rule, i: int, interval: int, replay: int) -> bool:
     """True if a hit at some boundary needs block `i`: one at a multiple of `interval`, 0 for none, or at `replay`. If
     any multiple does, the next one on either side of the block does (T10)."""
-    nearest = [down(i * rule.b, interval), up((i + 1) * rule.b, interval)] if interval else []
+    nearest = [up((i + 1) * rule.b, interval), down(i * rule.b, interval)] if interval else []
     return any(rule.first(length) <= i < rule.end(length) for length in (*nearest, replay) if length > 0)
