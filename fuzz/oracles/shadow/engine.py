@@ -87,13 +87,13 @@ class Shadow(States):
 
     def _apply(self, operation: Operation, outcome: Done, snapshot: Snapshot, before: Snapshot | None) -> None:
         match operation:  # the most frequent ones first
-            case ops.Allocate(name):
-                self._allocate(operation, self._requests[name], snapshot)
-            case ops.Advance(name):
-                self._advance(operation, self._requests[name], before or snapshot, snapshot)
-            case ops.Lookup(name):
+            case ops.Allocate():
+                self._allocate(operation, self._requests[operation.request], snapshot)
+            case ops.Advance():
+                self._advance(operation, self._requests[operation.request], before or snapshot, snapshot)
+            case ops.Lookup():
                 tokens = outcome.value[0] if isinstance(outcome.value, tuple) and outcome.value else None
-                self._requests[name].hit = tokens if isinstance(tokens, int) else 0
+                self._requests[operation.request].hit = tokens if isinstance(tokens, int) else 0
             case ops.Free(name):
                 del self._requests[name]
             case ops.Submit(name):
@@ -245,7 +245,8 @@ class Shadow(States):
         first = self._first_with_block(request, group, start, end, "written", snapshot)
         if first >= end:
             return
-        start, tags = first, tags[first - start :]
+        if first > start:
+            start, tags = first, tags[first - start :]
         self._check_written_alone(name, group, start, tags, snapshot)
         self.memory.write(group, name, start, tags)
         self.reached["shadow: tokens written"] += len(tags)
