@@ -202,7 +202,7 @@ def rules_for(shape: Shape, reads_on: bool = True) -> list[Rule]:
     flagged = [group.spec for group in shape.groups if group.eagle]
     specs: Sequence[object] = flagged or [group.spec for group in shape.groups if shape.eagle]
     specs = specs if reads_on else ()
-    return [rule_for(group, shape, group.spec in specs) for group in shape.groups]
+    return [rule_for(group, shape, bool(specs) and group.spec in specs) for group in shape.groups]
 
 
 class Written(NamedTuple):

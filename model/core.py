@@ -31,7 +31,7 @@ class Model(Core):
         super().__init__(shape, policy or Policy())
         self.identities = Identities()
         self.labels = Labels()
-        self._shown: list[Value] = []  # the events not drained yet, as a snapshot shows them
+        self.shown: list[Value] = []  # the events not drained yet that a snapshot has shown, as it shows them
         self.stats = [0] * 7
         self.last: tuple[Operation, Outcome] | None = None  # the operation before, with its outcome
         self.refusal = ""  # which check refused the operation before, if one did
@@ -79,7 +79,7 @@ class Model(Core):
         except CoreError as wrong:
             outcome = Failed(str(wrong))
         if not self.shape.events:
-            self.state.events, self._shown = [], []
+            self.state.events, self.shown = [], []
         return outcome
 
     def snapshot(self) -> Snapshot:
@@ -89,7 +89,7 @@ class Model(Core):
         free = state.queue(counts)
         keys = [state.identity.get(block) for block in range(shape.num_blocks)]
         labels = [None if key is None else self.labels(key) for key in keys]  # of blocks first, then of events
-        self._shown += [self.event_value(event) for event in state.events[len(self._shown) :]]
+        self.shown += [self.event_value(event) for event in state.events[len(self.shown) :]]
         return Snapshot(
             free=free,
             num_free=len(free),
@@ -100,7 +100,7 @@ class Model(Core):
             labels=labels,
             earliest=[None if key is None else earliest[key] for key in keys],
             num_identities=len(earliest),
-            events=tuple(self._shown),
+            events=tuple(self.shown),
             new_block_ids=[ids.copy() for ids in self.new_block_ids],
             stats=self.shown_stats(),
         )
@@ -142,8 +142,8 @@ class Model(Core):
 
     def lookup(self, op: ops.Lookup) -> Value:
         """The longest hit (core.md §10)."""
-        request = self.requests[op.request]
-        tokens, blocks = 0, [list[int]() for _ in self.rules]
+        request, tokens = self.requests[op.request], 0
+        blocks: list[list[int]] = [[] for _ in self.rules]
         request.limit, request.lags = len(request.tokens) - 1 if op.limit is None else op.limit, False
         if self.shape.caching and not request.submit.skip_lookup:
             demand(all(rule.cacheable for rule in self.rules), "NotImplementedError")
@@ -286,7 +286,7 @@ class Model(Core):
     def take_events(self, op: ops.TakeEvents) -> Value:
         """Events since the last call, each with its group's kind and window."""
         events = tuple(self.event_value(event, self.shape.groups) for event in self.state.events)
-        self.state.events, self._shown = [], []
+        self.state.events, self.shown = [], []
         return events
 
     def event_value(self, event: Event, groups: Sequence[Group] = ()) -> Value:

@@ -43,7 +43,7 @@ def alignment(shape: Shape, rules: Sequence[Rule]) -> int:
 def replay_boundary(rules: Sequence[Rule], unit: int, num_tokens: int) -> int:
     """Where the hit of a request of so many tokens can end at most (T11); below 1 if it can have none. Behind it lie
     the last token, which is always computed again (T13), or the block that drafts need."""
-    return down(num_tokens - max([1, *(rule.behind for rule in rules)]), unit)
+    return down(num_tokens - max([1, *[rule.behind for rule in rules]]), unit)
 
 
 def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callable[[int, int], int]) -> int:
@@ -63,5 +63,5 @@ def served(rules: Sequence[Rule], length: int, found: Callable[[int, int], int])
 def worth_registering(rule: Rule, i: int, interval: int, replay: int) -> bool:
     """True if a hit at some boundary needs block `i`: one at a multiple of `interval`, 0 for none, or at `replay`. If
     any multiple does, the next one on either side of the block does (T10)."""
-    nearest = [down(i * rule.b, interval), up((i + 1) * rule.b, interval)] if interval else []
+    nearest = [up((i + 1) * rule.b, interval), down(i * rule.b, interval)] if interval else []
     return any(rule.first(length) <= i < rule.end(length) for length in (*nearest, replay) if length > 0)

@@ -111,8 +111,8 @@ class Core:
     def extend(self, group: int, plan: Plan) -> tuple[int, ...]:
         """The table grows to cover the tokens. Returns the added entries."""
         rule, table = self.rules[group], self.state.tables[group].setdefault(plan.op.request, [])
-        before, own = len(table), list[int]()
-        states = isinstance(rule, Mamba) and rule.align
+        before, states = len(table), isinstance(rule, Mamba) and rule.align
+        own: Sequence[int] = ()
         if self.policy.make_private is not None and (group, plan.op.request) in self.tails:
             own = self.policy.make_private(self, group, plan.op.request, states)
         if states:
@@ -194,15 +194,17 @@ def set_aside(core: Core, rule: Rule) -> None:
 
 def hit(core: Core, request: Request) -> tuple[int, BlockIds]:
     """Tokens of the longest hit, and its blocks per group, null where no query reads them any more (core.md §9)."""
-    earliest = core.state.earliest()
-
-    def found(group: int, i: int) -> int:
-        return core.cached(request, group, i, earliest)
-
-    length = lookup.longest_hit(core.rules, core.alignment, len(request.tokens), found)
-    return length, [
-        [found(group, i) if i >= rule.first(length) else NULL for i in range(length // rule.b)]
+    earliest, size = core.state.earliest(), core.shape.hash_block_size
+    found = [
+        [earliest.get((group, identity), NULL) for identity in request.chain[rule.b // size - 1 :: rule.b // size]]
         for group, rule in enumerate(core.rules)
+    ]  # the block for the content of each full block of the request's table
+    length = lookup.longest_hit(
+        core.rules, core.alignment, len(request.tokens), lambda group, i: i < len(found[group]) and found[group][i]
+    )
+    return length, [
+        [NULL] * rule.first(length) + row[rule.first(length) : length // rule.b]
+        for rule, row in zip(core.rules, found, strict=True)
     ]
 
 
@@ -322,12 +324,10 @@ def renewed(core: Core, name: str) -> list[int]:
     """States that count as used until now when the request gives its blocks back: those that a lookup finds for its
     registered entries, the last one first. It gave most of them up on its way; they would be reused long before the
     blocks of other groups, which no lookup can use without them (core.md §7)."""
-    states = [group for group, rule in enumerate(core.rules) if isinstance(rule, Mamba)]
-    earliest, found = core.state.earliest() if states else {}, list[int]()
-    for group in states:
-        entries = reversed(range(core.registered[group].get(name, 0)))
-        found += [core.cached(core.requests[name], group, i, earliest) for i in entries]
-    return found
+    states = [at for at, rule in enumerate(core.rules) if isinstance(rule, Mamba) and core.registered[at].get(name)]
+    earliest = core.state.earliest() if states else {}
+    entries = [(group, i) for group in states for i in reversed(range(core.registered[group][name]))]
+    return [core.cached(core.requests[name], group, i, earliest) for group, i in entries]
 
 
 def give_back(core: Core, name: str) -> None:

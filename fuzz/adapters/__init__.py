@@ -17,6 +17,7 @@ def families() -> Mapping[str, Family]:
     return MappingProxyType({family.name: family for family in found})
 
 
+@cache
 def family_of(spec: str) -> Family | None:
     """The family that a target's name belongs to, even if the rest of the name is malformed; None if there is none."""
     return next((family for family in families().values() if family.claims(spec)), None)

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 
-from ...model import ops
-from ...model.ops import OPERATIONS, Shape
-from .vllm.surroundings import Changed, Surroundings
+from ...model.ops import Shape
+from .vllm.surroundings import BLOCKS_MOVE, Changed, Surroundings
 
 LIMITS: Mapping[str, Mapping[str, int]] = {
     "pool.block_pool": {"_BULK": 2},
@@ -30,13 +29,6 @@ def is_short(shape: Shape) -> bool:
     return -(-shape.max_model_len // min(sizes, default=1)) < SHORT
 
 
-BLOCKS_MOVE = frozenset(OPERATIONS.values()) - {
-    *(ops.Submit, ops.Advance, ops.Reject, ops.Landed, ops.StepStart),
-    *(ops.TakeEvents, ops.TakeNewBlockIds, ops.TakeStats, ops.ReadTable, ops.CommonPrefix),
-}
-"""Operations that find, take, register or give back blocks: no other comes to a limit."""
-
-
 @cache
 def _limits_of(package: str) -> list[Changed]:
     """Looked up once, before any are low: a core may be made while another one is in a call, in a thread of its own."""
@@ -51,5 +43,5 @@ class LowLimits(Surroundings):
     def __init__(self, shape: Shape, package: str) -> None:
         super().__init__(shape)
         if is_short(shape):
-            self.operations |= BLOCKS_MOVE
+            self.operations |= BLOCKS_MOVE  # no other operation comes to a limit
             self._changed += _limits_of(package)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from ...model.ops import AllocateBatch
 from ..findings.finding import LOST, Finding, Trace, our_bug
 from ..findings.oracle_names import EVERY, LIVENESS, LOCKSTEP
 from ..oracles.liveness import judge
@@ -78,6 +79,7 @@ def _heap_set_aside() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # else all that has not been walked through is, as soon as collections come often again
         gc.set_threshold(*often)
         gc.unfreeze()
 
@@ -201,7 +203,7 @@ def located(run: Run, late: Finding) -> tuple[Finding, Trace]:
     return (late, run.trace) if finding is None else (finding, trace)
 
 
-UNDRAWN = OF_TODAY | {STARVED}
+UNDRAWN = OF_TODAY | {STARVED, AllocateBatch.__name__}
 """What is not even drawn for a target that lacks it."""
 
 

@@ -119,7 +119,7 @@ class LockstepRun(Run):
             return self._lost(lost, None, expected)
 
     def _step(self, operation: Operation) -> Finding | None:
-        if isinstance(operation, Starved):
+        if type(operation) is Starved:
             return self._step_starved(operation)
         model, last = self.model, self._ours
         misused = self.misused = type(operation) in CHECKED and misuse(model, operation)

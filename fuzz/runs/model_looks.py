@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from operator import is_not
+from operator import is_, is_not
 from typing import cast
 
 from ...model.arith import usage
 from ...model.core import Model
 from ...model.ops import NULL, Value
 from ...model.shown.snapshot import Snapshot
-from ...model.state import Event, Key
+from ...model.state import Key
 from ..targets.glance import Holders, Identities, Looks
 
 
@@ -18,8 +18,6 @@ class ModelLooks(Looks):
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._source: list[Event] = []  # the events that were shown, a list which the model replaces when it drains it
-        self._events: tuple[Value, ...] = ()  # these, as values
 
     def look(self) -> Snapshot:
         """Everything."""
@@ -93,15 +91,11 @@ class ModelLooks(Looks):
         return labels, earliest, known, self._pending_events(last.events) if self._model.state.events else ()
 
     def _pending_events(self, shown: tuple[Value, ...]) -> tuple[Value, ...]:
-        """The events that were not drained yet; each is converted once, and stays the object that was `shown`."""
-        model, events = self._model, self._model.state.events
-        if events is not self._source:
-            self._source, self._events = events, ()
-        elif len(shown) == len(self._events):
-            self._events = shown
-        if new := events[len(self._events) :]:
-            self._events += tuple([model.event_value(event) for event in new])
-        return self._events
+        """The events that were not drained yet, each converted once; the very object `shown` if it has the same."""
+        model, values = self._model, self._model.shown
+        values += [model.event_value(event) for event in model.state.events[len(values) :]]
+        same = len(shown) == len(values) and all(map(is_, shown, values))
+        return shown if same else tuple(values)
 
     def new_block_ids(self) -> list[list[int]]:
         """Per group, those not drained yet."""

@@ -329,7 +329,7 @@ class Run(ABC):
         self, operation: Operation, actual: Outcome, before: Snapshot | None, after: Snapshot, scene: Scene
     ) -> list[Finding]:
         """What the shadow memory and the contract object to. `scene` is the state after the operation."""
-        if isinstance(operation, Starved) and type(actual) is Done:
+        if type(operation) is Starved and type(actual) is Done:
             operation = operation.allocation  # served, it is like any other
         found: list[Finding] = []
         shadow, contract = self.shadow, self.contract

@@ -66,6 +66,7 @@ def _is_event(event: object) -> bool:
     return False
 
 
+_OUTCOMES = (Done, Refused, Failed)
 _STRINGS = frozenset({str})
 _INT = _is(int)
 _INTS = _list_of(int)
@@ -161,7 +162,7 @@ def problem_with_answer(
     `num_blocks` blocks, if that is to be checked; the latter of what is not `hidden`. What is the `same` as in a
     snapshot that was checked (`unchanged`) is not asked about again.
     """
-    if not isinstance(outcome, Done | Refused | Failed):
+    if not isinstance(outcome, _OUTCOMES):
         return f"the outcome is a {type(outcome).__name__}; return Done, Refused or Failed"
     if not isinstance(snapshot, Snapshot):
         return f"the state is a {type(snapshot).__name__}; return a Snapshot"

@@ -6,7 +6,8 @@ means nothing, so it is not asked of, and nobody else may read it either (`witho
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TypeAlias, TypeVar, cast
+from itertools import chain
+from typing import Any, TypeAlias, TypeVar, cast
 
 from ...model import ops
 from ...model.ops import Done, Operation, Outcome
@@ -16,6 +17,8 @@ STRAY_ID = "S4"
 """The property of the contract that an id outside of the pool violates."""
 _TELLS = frozenset({ops.Lookup, ops.Allocate, ops.ReadTable, ops.Take, ops.TakeNewBlockIds})
 """Operations whose answers name blocks."""
+_TELLS_ALL = frozenset({ops.Take, ops.TakeNewBlockIds})
+"""Those that name them without a row for each group."""
 Id = TypeVar("Id")
 Named: TypeAlias = tuple[str, Sequence[Id]]
 """Who names blocks, in words that go before a verb, and the ids."""
@@ -34,7 +37,7 @@ def stray_id(
     `shown` has the right types (`answers.problem_with_answer`); of the outcome's value nothing is taken for granted. In
     what is an object of the snapshot `known`, too, there is none (`answers.kept`).
     """
-    if type(operation) in _TELLS:
+    if type(operation) in _TELLS and not _tells_blocks(operation, outcome, num_blocks):
         for who, told in _in_outcome(operation, outcome):
             for one in told:
                 if problem := _problem(one, num_blocks):
@@ -75,7 +78,7 @@ def without_hidden(shown: Snapshot, num_blocks: int, hidden: Collection[str]) ->
 def _all_ids(shown: Snapshot, hidden: Collection[str], known: Snapshot | None) -> Collection[int]:
     """All that `_in_state` yields of what is not in `known`, at once: that nothing is wrong is asked after every
     operation."""
-    ids = set[int]()
+    ids: set[int] = set()
     if "free" not in hidden and (known is None or shown.free is not known.free):
         ids.update(shown.free)
     if "tables" not in hidden and (known is None or shown.tables is not known.tables):
@@ -91,6 +94,18 @@ def _all_ids(shown: Snapshot, hidden: Collection[str], known: Snapshot | None) -
 def _are_blocks(ids: Collection[int], num_blocks: int) -> bool:
     """True if these integers are all blocks of the pool: the quick way to ask."""
     return not ids or (min(ids) >= 0 and max(ids) < num_blocks)
+
+
+def _tells_blocks(operation: Operation | None, outcome: Outcome, num_blocks: int) -> bool:
+    """True if an answer of the usual form names blocks of the pool only: the quick way to ask, as above."""
+    value: Any = outcome.value if isinstance(outcome, Done) else ()
+    if type(operation) is ops.Lookup and value:
+        value = value[1] if isinstance(value, tuple) and len(value) == 2 else None
+    if not isinstance(value, tuple):
+        return False
+    if type(operation) not in _TELLS_ALL:
+        value = [*chain.from_iterable([row for row in value if isinstance(row, tuple)])]
+    return {int}.issuperset(map(type, value)) and _are_blocks(value, num_blocks)
 
 
 def _problem(one: object, num_blocks: int) -> str | None:

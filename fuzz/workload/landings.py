@@ -13,8 +13,14 @@ from dataclasses import replace
 from ...model import ops
 from ...model.attention import rules_for
 from ...model.ops import Operation, Shape
+from ..findings.starved import Starved
 from .bounds import most_flights
 from .scene import Scene
+
+_CONCERNED = frozenset(
+    {ops.Free, ops.Preempt, ops.RemoveSkipped, ops.Lookup, ops.Allocate, Starved, ops.Take, ops.Reject}
+)
+"""Operations that may have to wait, or change what is under way."""
 
 
 class Landings:
@@ -40,10 +46,14 @@ class Landings:
 
     def before(self, scene: Scene, operation: Operation) -> Operation:
         """What is asked for now: the operation, or the first landing that it waits for (the others follow, `next`)."""
+        if type(operation) not in _CONCERNED:
+            return operation
         waits = [name for name in self._awaited(scene, operation) for _ in self._running(scene, name)]
         for name in waits:
             self._begun[name] = []
         operation = self._told(scene, operation)
+        if not waits:
+            return operation
         self._held += (*(ops.Landed(name) for name in waits), operation)
         return self._held.popleft()
 

@@ -90,7 +90,8 @@ def draw_shape(
     sizes = [group.block_size for group in groups]
     parallel = _parallel(draw, kinds)
     ranks = parallel[0] * parallel[1]
-    groups = [replace(group, sink_len=group.sink_len * ranks) for group in groups]
+    if ranks > 1:
+        groups = [replace(group, sink_len=group.sink_len * ranks) for group in groups]
     unit = lcm(*sizes) * ranks
     if len(kinds) == 1:
         hash_block_size = unit

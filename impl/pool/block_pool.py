@@ -302,7 +302,7 @@ class BlockPool:
 
     def ref_counts(self) -> list[int]:
         """How many holders each block has, by id; 0 for the null block."""
-        return [state if state.__class__ is int and state > 0 else 0 for state in map(_STATE, self.blocks)]
+        return [one.state if type(one.state) is int and one.state > 0 else 0 for one in self.blocks]
 
     def identities(self) -> list[tuple[int, BlockHash] | None]:
         """For each block, by id, the group and the hash that it is registered under; None if it is not."""

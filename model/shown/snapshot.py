@@ -68,7 +68,7 @@ def event_value(event: Event, labels: Labels, groups: Sequence[Group] = (), size
     size = sizes[event.group] if sizes else 0
     if isinstance(event, Removed):
         return ("removed", (labels(("event", event.identity, size)),), event.group)
-    stored = tuple(labels(("event", identity, size)) for identity in event.identities)
+    stored = tuple([labels(("event", identity, size)) for identity in event.identities])
     parent = labels(("event", event.parent, size)) if event.parent else None
     keys = tuple(_plain_keys(keys, labels) for keys in event.keys) if event.keys is not None else None
     group = groups[event.group] if groups else None

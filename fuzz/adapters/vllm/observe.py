@@ -79,6 +79,7 @@ class Observer(Looks):
         self._managers: Sequence[Any] = manager.coordinator.single_type_managers
         self._label = _Numbers()
         self._keys: list[Any] = []  # of each block: few operations change any
+        self._registered: list[int] = []  # the blocks that have one
         self._labels: list[int | None] = []  # of these keys
         self._earliest: list[int | None] = []  # the block that a lookup of each yields
         self._seen_events: list[object] = []
@@ -156,13 +157,13 @@ class Observer(Looks):
             return
         index, label, splits = self._pool.cached_block_hash_to_block, self._label, self._splits
         find = index.find if splits else index.get_one_block
-        registered = [*compress(range(len(keys)), map(is_not, keys, repeat(None)))]  # most are not
         if keys != self._keys:
+            self._registered = [*compress(range(len(keys)), map(is_not, keys, repeat(None)))]  # most are not
             self._keys, self._labels = keys, [None] * len(keys)
-            for block in registered:
+            for block in self._registered:
                 self._labels[block] = label[keys[block]]
         self._earliest = [None] * len(keys)
-        for block in registered:
+        for block in self._registered:
             if splits:
                 group, content = keys[block]
                 found = find(group, content)  # half as long as `find(*keys[block])`

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from ....model import ops
 from ....model.ops import OPERATIONS, Operation, Shape, Value
 
 SECOND = 1_000_000_000
@@ -22,6 +23,11 @@ NUMBERS_VARIABLE = "VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES"
 
 Changed: TypeAlias = tuple[dict[str, Any], str, Any, Any]
 """The names of a module, one of them, what it is during a call, and what it is by itself."""
+BLOCKS_MOVE = frozenset(OPERATIONS.values()) - {
+    *(ops.Submit, ops.Advance, ops.Reject, ops.Landed, ops.StepStart),
+    *(ops.TakeEvents, ops.TakeNewBlockIds, ops.TakeStats, ops.ReadTable, ops.CommonPrefix),
+}
+"""Operations that find, take, register or give back blocks: only these make events."""
 _CLOCK, _CHANCE = time.monotonic_ns, random.random
 """As they are: taken once, since a core may be made while another one is in a call."""
 
@@ -32,9 +38,8 @@ class Surroundings:
     def __init__(self, shape: Shape) -> None:
         self._every = shape.sampling
         self._digests = shape.event_digests
-        self.operations: frozenset[type[Operation]] = frozenset(
-            OPERATIONS.values() if shape.sampling or shape.event_digests else ()
-        )
+        told: frozenset[type[Operation]] = BLOCKS_MOVE | {ops.TakeEvents} if shape.event_digests else frozenset()
+        self.operations = frozenset(OPERATIONS.values()) if shape.sampling else told
         """The operations around which it is needed: on a core of this shape they would notice others."""
         self._now = -SECOND
         self._drawn = 0
@@ -59,11 +64,8 @@ class Surroundings:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
-            for names, name, _, other in self._changed:
-                names[name] = other
-            if self._digests:
-                self._change_back()
-        except BaseException:
+            self._change_back()
+        except BaseException:  # Ctrl-C
             self._change_back()
             raise
 

@@ -17,7 +17,7 @@ from ....model.shown.snapshot import Snapshot
 from ...targets.declarations import EVICTS_MORE, FORGETS_PREEMPTED
 from .designs import without_evictions
 from .hits import Hits
-from .moves import Move
+from .moves import LEAVES, Move
 from .pool import check_null_untouched, check_refusal
 from .properties import Break
 from .run_record import RunRecord
@@ -72,7 +72,7 @@ class Answered:
         if isinstance(operation, ops.Reset) and outcome.value is True:
             self._computed.clear()
         self.record.follow(operation, outcome, move.after.tables)
-        if request is not None and isinstance(operation, ops.Free | ops.Preempt):
+        if request is not None and type(operation) in LEAVES:
             self._holding.discard(move.name)
         elif request is not None:
             self._computed.update(request.contents[: request.written])

@@ -78,6 +78,8 @@ class BlockAnswers:
         if sorted(told) == sorted(handed):
             self._lists_all[group] |= full and not self._copies(move)
             return
+        if not told and not self._lists_all[group]:
+            return
         gained, taken = Counter(told), Counter(handed)
         if more := gained - taken:
             what = f"{sorted(more.elements())} are told as new, and {sorted(taken)} were handed out"

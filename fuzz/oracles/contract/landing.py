@@ -26,6 +26,8 @@ from .run_record import RunRecord
 from .tracked import Tracked
 
 NEVER = sys.maxsize
+_BEGIN = (ops.Allocate, ops.Arrive)
+"""Operations with which a step or a load begins."""
 _HOW: Mapping[type[ops.Operation], str] = {ops.Free: "freed", ops.Preempt: "preempted"}
 
 
@@ -149,7 +151,7 @@ class Flights:
             self._land(name, self._running.get(name, [])[:1])
         elif request is None:
             return
-        elif isinstance(operation, ops.Allocate | ops.Arrive):
+        elif isinstance(operation, _BEGIN):
             if isinstance(operation, ops.Arrive):
                 self._land(name, [one for one in self._running.get(name, ()) if one.is_load and one.told_by is None])
             self._launch(name, request, operation)
@@ -167,7 +169,8 @@ class Flights:
 
     def _launch(self, name: str, request: Tracked, operation: ops.Allocate | ops.Arrive) -> None:
         """The step begins, or the load that it waits for."""
-        computed, begun = request.computed, list[Flight]()
+        computed = request.computed
+        begun: list[Flight] = []
         if not request.arriving and request.scheduled:
             begun = [Flight(name, computed, computed + request.scheduled)]
         elif request.arriving and isinstance(operation, ops.Allocate) and operation.external:

@@ -12,6 +12,11 @@ from .properties import Break
 from .run_record import UNFILLED, RunRecord
 from .tracked import Tracked
 
+LEAVES = frozenset({ops.Free, ops.Preempt})
+"""Operations with which a request gives all its blocks back."""
+_CUTS = (ops.Allocate, ops.RemoveSkipped)
+"""Those with which it may give back some."""
+
 
 class Move(NamedTuple):
     """An operation and its effect. Lists of blocks are in table order, group by group."""
@@ -30,6 +35,8 @@ class Move(NamedTuple):
     """Blocks of the hit with which the tables begin now."""
     given_up: list[int]
     """Blocks that were in the request's tables and are not any more."""
+    relabelled: bool = False
+    """True if a label has changed."""
 
     @property
     def tables_changed(self) -> bool:
@@ -40,15 +47,15 @@ class Move(NamedTuple):
 def move_of(record: RunRecord, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> Move:
     """The effect of an operation. Break if it changed a table as no operation may (S5, S12)."""
     name = operation.request if isinstance(operation, ops.OnRequest) else ""
-    move = Move(operation, outcome, before, after, name, record.requests.get(name), [], [], [])
+    relabelled = before.labels is not after.labels and before.labels != after.labels
+    move = Move(operation, outcome, before, after, name, record.requests.get(name), [], [], [], relabelled)
     if isinstance(operation, ops.Take) and isinstance(outcome, Done):
         move.taken.extend(block for block in _ids(outcome.value) if block != NULL)
-    if after.tables != before.tables:
+    if after.tables is not before.tables:
         for group, (old, new) in enumerate(zip(before.tables, after.tables, strict=True)):
             if old != new:
                 _in_group(record, move, group, old, new)
-    leaves = isinstance(operation, ops.Free | ops.Preempt)
-    if leaves and (left := [group for group, tables in enumerate(after.tables) if name in tables]):
+    if type(operation) in LEAVES and (left := [group for group, tables in enumerate(after.tables) if name in tables]):
         table = after.tables[left[0]][name]
         raise Break("S12", f"{name} was given up, yet its table in group {left[0]} is {table}", "still holds")
     return move
@@ -68,17 +75,17 @@ def _in_group(record: RunRecord, move: Move, group: int, old: dict[str, list[int
     if had == has:
         return
     operation = move.operation
-    if isinstance(operation, ops.Free | ops.Preempt):
+    if type(operation) in LEAVES:
         move.given_up.extend(block for block in had if block != NULL)
         return
     what = f"group {group}: the table of {move.name} went from {had} to {has}"
-    if not isinstance(operation, ops.Allocate | ops.RemoveSkipped) and not record.merges:
+    if not isinstance(operation, _CUTS) and not record.merges:
         raise Break("S5", f"{what}, which {type(operation).__name__} may not change", "may not change")
     if len(has) < len(had):
         raise Break("S5", f"{what}: {len(has)} < {len(had)} entries", "shorter")
     gone = [entry for entry, block in enumerate(had) if block != has[entry]]
     for entry in gone:
-        if has[entry] == NULL and not isinstance(operation, ops.Allocate | ops.RemoveSkipped):
+        if has[entry] == NULL and not isinstance(operation, _CUTS):
             gave_up = f"entry {entry} was given up, which {type(operation).__name__} may not do"
             raise Break("S5", f"{what}: {gave_up}", "given up")
         if has[entry] != NULL and not _may_replace(record, move, group, entry, had[entry], has[entry]):
@@ -119,7 +126,7 @@ def _may_replace(record: RunRecord, move: Move, group: int, entry: int, old: int
     if isinstance(operation, ops.Advance) and request is not None and record.merges:
         return record.completes(request, operation, group, entry) == record.content[new] != UNFILLED
     moves = _moves_states(record, group) or _is_merged(record, move, group, entry, new)
-    return isinstance(operation, ops.Allocate | ops.RemoveSkipped) and moves
+    return isinstance(operation, _CUTS) and moves
 
 
 def _is_merged(record: RunRecord, move: Move, group: int, entry: int, block: int) -> bool:
@@ -146,9 +153,8 @@ def hit_row(move: Move, group: int) -> Sequence[int]:
 
 def check_not_held(move: Move, held: Counter[int], outside: Collection[int]) -> None:
     """S2: blocks that were handed out have no other holder. `held` and `outside`: holders before the operation."""
-    given_up = Counter(move.given_up)
     for block in move.taken:
-        if held[block] > given_up[block] or block in outside:
+        if held[block] > move.given_up.count(block) or block in outside:
             tables = [
                 f"{name} in group {group}"
                 for group, of_group in enumerate(move.before.tables)

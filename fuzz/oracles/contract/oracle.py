@@ -75,6 +75,8 @@ class Contract:
         pool = set(range(1, self.record.shape.num_blocks))
         self._set_aside = pool - set(snapshot.free) if self.record.shows("free") else set()
         self._conserved = False
+        self._sound: tuple[object, object] = (None, None)
+        """The free blocks and the labels in which the null block was looked for last."""
 
     def cut_hit(self, name: str, tokens: int, rows: list[list[int]]) -> None:
         """The next allocation of this request uses only so many tokens of the hit that was found, in these blocks of
@@ -142,7 +144,10 @@ class Contract:
             check_refusal(record, operation, before, after)
             record.reached["contract: S8 checked"] += 1
         move = move_of(record, operation, outcome, before, after)
-        check_null_untouched(record, move)
+        free, labels = self._sound
+        if after.free is not free or after.labels is not labels or type(operation) is ops.Take:
+            check_null_untouched(record, move)
+            self._sound = after.free, after.labels
         record.reached["contract: S4 checked"] += 1
         if move.tables_changed:
             record.reached["contract: S5 checked"] += 1
@@ -178,7 +183,7 @@ class Contract:
         kind = type(operation)
         if self._tells and (kind in ANSWERS or before.new_block_ids != after.new_block_ids):
             self._told.check(move, held, outside)
-        relabelled = self._names is not None and before.labels != after.labels
+        relabelled = self._names is not None and move.relabelled
         if self._names is not None and (relabelled or before.num_identities != after.num_identities):
             self._check(self._names.check, move)
         if self._names is not None and (relabelled or kind in STEPS):
@@ -206,8 +211,9 @@ class Contract:
         A core that does not hold blocks back is not told of landings. One queue in order then runs its steps, so that a
         later step does no harm; one who writes beside that queue does.
         """
-        self.flights.give_up(move)
-        for use in self.flights.handed_out(move):
+        if move.given_up:
+            self.flights.give_up(move)
+        for use in self.flights.handed_out(move) if move.taken else ():
             if self._holds_back or (use.may_race and (use.by_core or self._landed)):
                 raise Break("S13", str(use), use.kind)
             to = "to a second writer" if use.second else "to a later step"
@@ -216,13 +222,14 @@ class Contract:
     def _account(self, move: Move, held: Counter[int], outside: list[int]) -> None:
         """S1 and S9, if anything has changed."""
         before, after = move.before, move.after
-        moved = before.free != after.free
+        moved = before.free is not after.free and before.free != after.free
         if (
             moved
             or held is not self._held
             or outside != self._outside
             or not self._conserved
-            or (before.num_free != after.num_free or before.ref_cnt != after.ref_cnt)
+            or before.num_free != after.num_free
+            or (before.ref_cnt is not after.ref_cnt and before.ref_cnt != after.ref_cnt)
         ):
             back: list[int] = []
             if self._holds_back:

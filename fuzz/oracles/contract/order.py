@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ....model import ops
 from ....model.ops import Done
-from .moves import Move
+from .moves import LEAVES, Move
 from .properties import Break
 from .run_record import RunRecord
 
@@ -23,7 +23,7 @@ def check_given_back(record: RunRecord, move: Move) -> None:
         _check_in_front(move.operation.blocks, came, queue)
     elif record.shows("labels"):
         _check_last_used_last(move, came)
-        if isinstance(move.operation, ops.Free | ops.Preempt) and isinstance(move.outcome, Done):
+        if type(move.operation) in LEAVES and isinstance(move.outcome, Done):
             _check_ends_first(record, move, came)
     record.reached["contract: S9 of blocks given back"] += 1
 

@@ -13,7 +13,7 @@ from ...findings.words import plural
 from ...targets.declarations import EVICTS_MORE
 from ..chunk_losses import is_hard_to_look_up
 from .designs import without_evictions, without_exchanges
-from .moves import Move, hit_row
+from .moves import LEAVES, Move, hit_row
 from .properties import Break
 from .run_record import RunRecord
 
@@ -150,7 +150,7 @@ def _renewed(record: RunRecord, move: Move) -> set[int]:
     """Free blocks that count as used until now, as they hold what the request holds that gives its blocks back: they
     stand behind all others that were free before."""
     request = move.request
-    if request is None or not isinstance(move.operation, ops.Free | ops.Preempt):
+    if request is None or type(move.operation) not in LEAVES:
         return set()
     known, free = len(request.contents), set(move.before.free)
     keys = {record.key(request, group, i) for group, rule in enumerate(record.rules) for i in range(known // rule.b)}

@@ -15,7 +15,7 @@ from ....model.arith import down
 from ....model.attention import Mamba
 from ....model.ops import Done
 from ....model.shown.snapshot import Snapshot
-from .moves import Move
+from .moves import LEAVES, Move
 from .properties import Break
 from .run_record import UNFILLED, RunRecord
 from .tracked import Tracked
@@ -24,7 +24,8 @@ PATIENCE = 2
 """Further steps of its request for which a full block may wait to be registered."""
 
 
-STEPS = frozenset({ops.Allocate, ops.Arrive, ops.Free, ops.Preempt})
+_STEPS_ON = (ops.Allocate, ops.Arrive)
+STEPS = LEAVES | {*_STEPS_ON}
 """Operations at which something may be owed."""
 
 
@@ -68,14 +69,14 @@ class Published:
         if not self._judged or not isinstance(move.outcome, Done):
             return
         operation, request = move.operation, move.request
-        leaves = isinstance(operation, ops.Free | ops.Preempt)
-        if not (self._early and self._registers) and move.before.labels != move.after.labels:
+        leaves = type(operation) in LEAVES
+        if not (self._early and self._registers) and move.relabelled:
             gained = any(label is not None for label in set(move.after.labels) - set(move.before.labels))
             self._registers |= gained
             self._early |= gained and not leaves
         if request is None:
             return
-        if isinstance(operation, ops.Allocate | ops.Arrive) and not request.arriving:
+        if isinstance(operation, _STEPS_ON) and not request.arriving:
             self._step(move, request)
         elif leaves and move.name in self._waiting:
             waiting = self._waiting.pop(move.name)
@@ -165,7 +166,7 @@ class RegisteredNames:
     def check(self, move: Move) -> None:
         """S7 and S10 for one operation, if the target shows labels."""
         before, after = move.before, move.after
-        if before.labels != after.labels:
+        if move.relabelled:
             for block in compress(range(len(after.labels)), map(ne, before.labels, after.labels)):
                 if (now := after.labels[block]) is not None:
                     self._check_content(block, now)

@@ -26,7 +26,7 @@ def check_registered(record: RunRecord, move: Move, held: Counter[int], outside:
     operation, taken = move.operation, move.taken
     evicted = operation.blocks if isinstance(operation, ops.Evict) and isinstance(move.outcome, Done) else ()
     cleared = isinstance(operation, ops.Reset) and isinstance(move.outcome, Done) and move.outcome.value is True
-    if old != new:
+    if move.relabelled:
         for block in compress(range(len(new)), map(ne, old, new)):
             was, now = old[block], new[block]
             grown = now is not None and block in record.registered_in_part  # now the whole block, or more of it
@@ -48,7 +48,8 @@ def check_registered(record: RunRecord, move: Move, held: Counter[int], outside:
         if new[block] is not None and not record.may_be_registered(block):
             what = f"block {block} was handed out and keeps its old identity, label {new[block]}"
             raise Break("S10", what, "old identity")
-    if stale := [block for block in (evicted or range(len(new) if cleared else 0)) if new[block] is not None]:
+    gone = evicted or (range(len(new)) if cleared else ())
+    if gone and (stale := [block for block in gone if new[block] is not None]):
         raise Break("S10", f"{type(operation).__name__} leaves blocks {stale} registered", "not forgotten")
 
 
@@ -76,11 +77,13 @@ class Mirror:
         events: tuple[Any, ...] = after.events
         if isinstance(move.operation, ops.TakeEvents):
             self._check_drained(move)
+        elif events is before.events:
+            events = ()
         elif events[: len(before.events)] != before.events:
             raise Break("S11", f"pending events changed: {before.events} -> {events}", "pending")
         else:
             events = events[len(before.events) :]
-        if not events and before.labels == after.labels:
+        if not events and not move.relabelled:
             return
         gained = [iter(self._gained(move, group, events)) for group in range(len(self.record.rules))]
         for event in events:

@@ -16,7 +16,7 @@ from ....model.shown.snapshot import Snapshot
 from ...findings.words import plural
 from ..chunk_losses import is_astride
 from ..liveness.bounds import Bounds
-from .moves import Move, hit_row
+from .moves import LEAVES, Move, hit_row
 from .properties import Break
 from .run_record import RunRecord
 from .tracked import Tracked
@@ -41,7 +41,7 @@ class Room:
     def check(self, move: Move, held: Counter[int], outside: Collection[int]) -> None:
         """S17 for one operation. `held` and `outside`: who held which block before it."""
         record, operation, request = self.record, move.operation, move.request
-        if isinstance(operation, ops.Free | ops.Preempt):
+        if type(operation) in LEAVES:
             self._unread.pop(move.name, None)
         if not self._judged or request is None or not isinstance(operation, ops.Allocate):
             return

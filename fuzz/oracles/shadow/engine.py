@@ -34,6 +34,11 @@ from .engine_state import EngineRequest, table_text
 from .mamba import States
 from .memory import Corruption
 
+_CHANGES_NOTHING = frozenset(
+    {ops.CommonPrefix, ops.ReadTable, ops.TakeEvents, ops.TakeNewBlockIds, ops.TakeStats, ops.Evict, ops.Landed}
+)
+"""Operations after which every block holds what it held, and every request reads what it read."""
+
 
 class Shadow(States):
     """Judges one run of one target. `step` raises `Corruption`."""
@@ -67,7 +72,8 @@ class Shadow(States):
         if unknown and not isinstance(operation, ops.Submit):
             return
         if isinstance(outcome, Done):
-            self._apply(operation, outcome, snapshot, before)
+            if type(operation) not in _CHANGES_NOTHING:
+                self._apply(operation, outcome, snapshot, before)
         elif isinstance(operation, ops.Allocate):
             self._requests[operation.request].cut()  # skipped blocks are given back before the refusal
         if damage := self.memory.damage():
@@ -81,13 +87,13 @@ class Shadow(States):
 
     def _apply(self, operation: Operation, outcome: Done, snapshot: Snapshot, before: Snapshot | None) -> None:
         match operation:  # the most frequent ones first
-            case ops.Allocate(name):
-                self._allocate(operation, self._requests[name], snapshot)
-            case ops.Advance(name):
-                self._advance(operation, self._requests[name], before or snapshot, snapshot)
-            case ops.Lookup(name):
+            case ops.Allocate():
+                self._allocate(operation, self._requests[operation.request], snapshot)
+            case ops.Advance():
+                self._advance(operation, self._requests[operation.request], before or snapshot, snapshot)
+            case ops.Lookup():
                 tokens = outcome.value[0] if isinstance(outcome.value, tuple) and outcome.value else None
-                self._requests[name].hit = tokens if isinstance(tokens, int) else 0
+                self._requests[operation.request].hit = tokens if isinstance(tokens, int) else 0
             case ops.Free(name):
                 del self._requests[name]
             case ops.Submit(name):
@@ -120,8 +126,8 @@ class Shadow(States):
         root = (submit.adapter, submit.adapter_version, submit.salt)
         before: Hashable = contents[-1] if contents else root
         for at, token in enumerate(tokens, len(contents)):
-            special = (None, ()) if plain else self._special(submit, at)
-            before = numbers.setdefault((at, before, token, *special), len(numbers) + 1)
+            row, items = (None, ()) if plain else self._special(submit, at)
+            before = numbers.setdefault((at, before, token, row, items), len(numbers) + 1)
             contents.append(before)
 
     @staticmethod
@@ -171,9 +177,7 @@ class Shadow(States):
             return
         start, end = request.computed, request.computed + request.scheduled
         ahead = min(end + request.lookahead, self.shape.max_model_len)
-        for group, rule in enumerate(self.rules):
-            if isinstance(rule, Mamba):
-                continue
+        for group, rule in self._attention:
             if not rule.by_encoder:
                 self._read(request, group, rule, rule.skipped(start), start, snapshot)
                 self._write(request, group, start, end, snapshot)
@@ -195,8 +199,8 @@ class Shadow(States):
         self._step_over(op, request, before)
         self.memory.follow(after)
         self._exchange_states(request, before, after)
-        for group, rule in enumerate(self.rules):
-            if not (isinstance(rule, Mamba) or rule.by_encoder):
+        for group, rule in self._attention:
+            if not rule.by_encoder:
                 self._read(request, group, rule, rule.skipped(request.computed), request.computed, after)
         return None
 
@@ -206,10 +210,10 @@ class Shadow(States):
         end = request.computed + request.scheduled
         first = request.first_query(self.designs)
         if request.scheduled:
-            for group, rule in enumerate(self.rules):
-                if not (isinstance(rule, Mamba) or rule.by_encoder):
+            for group, rule in self._attention:
+                if not rule.by_encoder:
                     self._read(request, group, rule, rule.skipped(first), end, snapshot)
-                elif rule.by_encoder:
+                else:
                     self._read(request, group, rule, 0, request.encoder_tokens, snapshot)
         request.computed, request.scheduled = end - op.rejected, 0
         self._learn(request, op.sampled)
@@ -227,7 +231,8 @@ class Shadow(States):
         """Write the tags of positions `start .. end - 1`: content if the token is known, else a draft. An entry of
         several tokens is written with the last of them."""
         rule = self.rules[group]
-        start, end = stored(rule, start), stored(rule, end)
+        if self._compressed:
+            start, end = stored(rule, start), stored(rule, end)
         drafts, tags = request.drafts[group], self._tags(request, group, start, end)
         for position in range(start, start + len(tags)) if drafts else ():
             drafts.pop(position, None)
@@ -241,7 +246,8 @@ class Shadow(States):
         first = self._first_with_block(request, group, start, end, "written", snapshot)
         if first >= end:
             return
-        start, tags = first, tags[first - start :]
+        if first > start:
+            start, tags = first, tags[first - start :]
         self._check_written_alone(name, group, start, tags, snapshot)
         self.memory.write(group, name, start, tags)
         self.reached["shadow: tokens written"] += len(tags)
@@ -290,7 +296,9 @@ class Shadow(States):
 
     def _read(self, request: EngineRequest, group: int, rule: Rule, start: int, end: int, snapshot: Snapshot) -> None:
         """Check that positions `start .. end - 1` hold what was written for this request, in entries that are whole."""
-        name, end = request.submit.request, stored(rule, end)
+        name, end = request.submit.request, stored(rule, end) if self._compressed else end
+        if not end:
+            return
         start = self._first_with_block(request, group, max(0, start), end, "read", snapshot)
         if start >= end:
             return
@@ -312,7 +320,9 @@ class Shadow(States):
 
     def _judge_drafts(self, request: EngineRequest, group: int, end: int, snapshot: Snapshot) -> None:
         """Turn drafts before position `end` that were accepted into content. They must still be where they were."""
-        drafts, name = request.drafts[group], request.submit.request
+        if not (drafts := request.drafts[group]):
+            return
+        name = request.submit.request
         for position in [at for at in drafts if at < end]:
             tag = self._tag(request, group, position)
             if tag is None:

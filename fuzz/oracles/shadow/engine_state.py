@@ -10,7 +10,7 @@ from ....model import ops
 from ....model.attention import Mamba, Step
 from ....model.ops import Shape
 from ....model.shown.snapshot import Snapshot
-from ...kinds.compressed import rules_with
+from ...kinds.compressed import Compressed, rules_with
 from ...targets.declarations import COUNTS_AT_LAUNCH, EXCHANGES
 from .memory import GARBAGE, POISON, ListMemory, Memory
 
@@ -114,6 +114,9 @@ class EngineState:
         self.reached: Counter[str] = Counter()
         self.rules = rules_with(shape, self.designs)
         self._keeps_states = any(isinstance(rule, Mamba) for rule in self.rules)
+        self._compressed = any(isinstance(rule, Compressed) for rule in self.rules)
+        self._attention = [(g, rule) for g, rule in enumerate(self.rules) if not isinstance(rule, Mamba)]
+        """Groups whose queries read keys and values."""
         self._requests: dict[str, EngineRequest] = {}
         self._numbers: dict[Hashable, int] = {}
         self._draft_numbers = count(-1, -1)
@@ -147,7 +150,8 @@ class EngineState:
         if self.rules[group].by_encoder:
             return [self._encoder_tag(request, group, position) for position in range(start, end)]
         tags, drafts = self._tags(request, group, start, end), request.drafts[group]
-        return [*tags, *[drafts.get(position) for position in range(start + len(tags), end)]]
+        behind = range(start + len(tags), end)
+        return [*tags, *[drafts.get(position) for position in behind]] if behind else list(tags)
 
     def _is_excused(self, loss: str) -> bool:
         """True, and counted, if the target is known for this loss."""

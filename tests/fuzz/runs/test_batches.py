@@ -11,9 +11,9 @@ from importlib import import_module
 
 import pytest
 from blockproof.fuzz.adapters import impl_limits
-from blockproof.fuzz.adapters.impl_limits import BLOCKS_MOVE, LIMITS, LowLimits, is_short
+from blockproof.fuzz.adapters.impl_limits import LIMITS, LowLimits, is_short
 from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
-from blockproof.fuzz.adapters.vllm.surroundings import NUMBERS_VARIABLE, Surroundings
+from blockproof.fuzz.adapters.vllm.surroundings import BLOCKS_MOVE, NUMBERS_VARIABLE, Surroundings
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import Trace
