@@ -123,11 +123,15 @@ class _KeysAhead:
 
 def policy_of(declared: Collection[str], note: Note) -> Policy:
     """What a core decides that has the deviations with these ids."""
-    rules = deviations.Rules(today.TODAY, DECISIONS, state_deviations.ProcessedStates)
+    return policy_by(deviations.Rules(today.TODAY, DECISIONS, state_deviations.ProcessedStates), declared, note)
+
+
+def policy_by(rules: deviations.Rules, declared: Collection[str], note: Note) -> Policy:
+    """The same by these rules."""
     policy = deviations.policy_of(declared, note, rules)
     if REPORTED in declared:
         policy = replace(policy, report=partial(report_all, note))
-    if OVERLAPPING.id not in declared:
+    if OVERLAPPING.id not in declared or policy.ahead is None:
         return policy
     keys = _KeysAhead(policy, note)
     return replace(policy, ahead=keys.ahead, content_keys=keys.content_keys, event_keys=keys.event_keys)

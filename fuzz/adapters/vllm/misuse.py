@@ -37,17 +37,22 @@ def reaction_to(model: DeviatingModel, operation: Operation, before: Snapshot) -
     return None
 
 
+def reaction_0260(model: DeviatingModel, operation: Operation, before: Snapshot) -> Reaction | None:
+    """The same from vLLM 0.26 on: it looks at a count as soon as it has gone down."""
+    if isinstance(operation, ops.Release):
+        return Done(), _released_one_by_one(before, operation.blocks)
+    return reaction_to(model, operation, before)
+
+
 def reaction_0330(model: DeviatingModel, operation: Operation, before: Snapshot) -> Reaction | None:
-    """The same of vLLM 0.33: it looks at a count as soon as it has gone down, and a step of no tokens adopts what a
-    lookup has found, if it has found something."""
+    """The same from vLLM 0.31 on: besides, a step of no tokens adopts what a lookup has found, if it has found
+    something."""
     match operation:
-        case ops.Release(blocks):
-            return Done(), _released_one_by_one(before, blocks)
         case ops.Allocate(new_tokens=0, external=0) if operation.hit:
             request = model.requests.get(operation.request)
             found = request is not None and request.hit is not None and request.hit[0] > 0
             return _allocated(model, operation) if found else (Failed("ValueError"), before)
-    return reaction_to(model, operation, before)
+    return reaction_0260(model, operation, before)
 
 
 UNDECLARED = (
