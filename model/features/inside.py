@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from .. import arith, lookup
 from ..attention import Full, Mamba, Rule
 from ..ops import NULL, Shape
-from ..state import Key, Request
+from ..state import Request
 from ..tables import BlockIds, Core
 
 
@@ -34,8 +34,8 @@ class Names:
 
     def at(self, group: int, tokens: int) -> int:
         """The block that is named for the content of the first `tokens` tokens; null if there is none."""
-        key: Key = (group, self.request.chain[tokens // self.unit - 1])
-        return self.earliest.get(key, NULL) if 0 < tokens <= self.limit else NULL
+        known = 0 < tokens <= self.limit
+        return self.earliest.get((group, self.request.chain[tokens // self.unit - 1]), NULL) if known else NULL
 
     def whole(self, group: int, i: int) -> int:
         """The same of a whole block of the group."""

@@ -57,7 +57,8 @@ def _known_between(version: str) -> Known:
     from .releases import minor
 
     reaction = reaction_0330 if minor(version) >= (0, 31) else reaction_0260
-    return Known(deviations_of(version), partial(policy_of, version), reaction_to=reaction)
+    traces = "docs/evidence/between-deviations"  # of those that neither 0.23.0 nor 0.33.0 has
+    return Known(deviations_of(version), partial(policy_of, version), traces=traces, reaction_to=reaction)
 
 
 def _own_tests() -> OwnTests:

@@ -17,7 +17,7 @@ from ....model.state import Request
 from ....model.tables import Core, Policy
 from ...targets.deviations import Deviation, Note
 from . import deviations, deviations_0330
-from .fine_search import REFUSED, behind
+from .fine_search import REFUSED, behind, fine_hit, fine_junction
 from .identity_deviations import BY_NAME, LATE, UNTAGGED
 from .releases import minor
 from .state_deviations import AGAIN, SHARED, TWICE, ProcessedStates, ReleaseStates
@@ -57,12 +57,11 @@ NEW = (
         UNBEGUN,
         reason=(
             "a request whose first step finds room for its state in a block that came from outside does not count as "
-            "begun: of a state that it then names itself it gets the copy, in place of the block that it has; a "
-            "worker, whose row only grows, writes on in the block that keeps the name"
+            "begun: of a state that it then names itself it gets the copy, in place of the block that it has, which "
+            "keeps the name; a worker that only learns of blocks behind those that it knows writes on in it"
         ),
         condition="mamba in align mode, external tokens, and a step that ends where the prompt's end gets its name",
         source="Found by lockstep.",
-        corrupts=True,
     ),
     Deviation(
         REFUSED,
@@ -203,7 +202,10 @@ class Came:
 CAME = (
     Came(  # names that look ahead
         since="0.33",
-        choices={"ahead": None, "name_tail": partial(name_tail, early=True), "worth": partial(worth, ())},
+        choices={
+            **{"ahead": None, "hit": partial(fine_hit, ()), "junction": partial(fine_junction, ())},
+            **{"name_tail": partial(name_tail, early=True), "worth": partial(worth, ())},
+        },
         had=("eagle-cut-twice", "eagle-in-turn", "eagle-last-block", EARLY, AGAIN),
     ),
     Came(since="0.32", had=("common-prefix-unknown",)),

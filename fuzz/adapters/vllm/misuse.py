@@ -5,12 +5,14 @@ and an allocation with negative numbers is what the same steps make of them. A s
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from ....model import arith, ops
 from ....model.ops import NULL, Done, Failed, Operation, Outcome
 from ....model.shown.snapshot import Snapshot
 from ....model.state import Request
+from ....model.tables import Core, Plan
 from ...targets.deviations import DeviatingModel, Reaction, UndefinedStateError
 
 HEAD, TAIL = -1, -2
@@ -120,10 +122,26 @@ def _allocated(model: DeviatingModel, op: ops.Allocate) -> Reaction | None:
         model.requests[op.request] = Request(submit, [0])
         model.name_content(model.requests[op.request])
     try:
-        outcome: Outcome = model.carry_out(op)
+        outcome: Outcome = _carried_out(model, op)
     except (UndefinedStateError, IndexError):
         return None  # full blocks that have no entry in the table, since it was shortened
     finally:
         if not known:
             del model.requests[op.request]
     return (outcome, model.snapshot())
+
+
+def _carried_out(model: DeviatingModel, op: ops.Allocate) -> Outcome:
+    """It asks for its blocks and those for others at once: where fewer than none are left to others, it may go on
+    without the room that it needs, until it finds none."""
+    if op.reserved >= 0:
+        return model.carry_out(op)
+    policy = model.policy
+
+    def less(core: Core, group: int, plan: Plan, counts: list[int], capped: bool) -> int:
+        return policy.predicted(core, group, plan, counts, capped) + op.reserved * (group == 0 and not capped)
+
+    model.policy = replace(policy, predicted=less)
+    outcome = model.carry_out(replace(op, reserved=0))
+    model.policy = policy
+    return outcome
