@@ -1,7 +1,8 @@
 """Where vLLM 0.26.0 to 0.31.0 are known to differ from the specification: the rule of today (`model.features.today`)
 without what came later.
 
-`CAME` says of each release what it brought: before it, choices and deviations were those given there.
+`CAME` says of each release what it brought: before it, choices and deviations were those given there. Of the releases
+that are not described (0.27, 0.28, 0.30, 0.32) it says where something begins, as their sources do.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -203,8 +204,11 @@ CAME = (
     Came(  # names that look ahead
         since="0.33",
         choices={
-            **{"ahead": None, "hit": partial(fine_hit, ()), "junction": partial(fine_junction, ())},
-            **{"name_tail": partial(name_tail, early=True), "worth": partial(worth, ())},
+            "ahead": None,
+            "hit": partial(fine_hit, ()),
+            "junction": partial(fine_junction, ()),
+            "name_tail": partial(name_tail, early=True),
+            "worth": partial(worth, ()),
         },
         had=("eagle-cut-twice", "eagle-in-turn", "eagle-last-block", EARLY, AGAIN),
     ),
