@@ -1,8 +1,8 @@
 """Where vLLM 0.26.0 to 0.31.0 are known to differ from the specification: the rule of today (`model.features.today`)
 without what came later.
 
-`CAME` says of each release what it brought: before it, choices and deviations were those given there. Of the releases
-that are not described (0.27, 0.28, 0.30, 0.32) it says where something begins, as their sources do.
+`CAME` says of each release what it brought: before it, choices and deviations were those given there. It is told of the
+first release that has it among those that were read: 0.26, 0.29, 0.30, 0.31 and 0.33.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
