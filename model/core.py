@@ -154,11 +154,11 @@ class Model(Core):
                 tokens, blocks = self.policy.hit(self, request)
             if self.policy.junction is not None:
                 request.junction = self.policy.junction(self, request, tokens)
+            request.hit = None
+            if request.submit.reports_hits and self.policy.report is not None and tokens:
+                self.policy.report(self, request, tokens, blocks)
             if not self.policy.counts_admitted:
                 self.count_lookup(request, tokens)
-        request.hit = None
-        if request.submit.reports_hits and self.policy.report is not None and tokens:
-            self.policy.report(self, request, tokens, blocks)
         request.hit = (tokens, blocks)
         self.offered = (request.lags,) if op.for_connector else ()
         return tokens, tuple(tuple(row) for row in blocks)

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
@@ -24,6 +25,7 @@ from ..targets.base import TargetUnavailableError
 from ..traces.reproduction import base_name
 from ..traces.shrink import NotReproducedError, shrink
 from ..traces.trace_file import FoundWhat, TraceFile, write_trace
+from .changed_rules import changed_rules
 
 SHRINK_SECONDS = 20.0
 """For each situation."""
@@ -39,15 +41,18 @@ class Situation:
     """Runs that ended with it."""
     kept: KeptTrace | None = None
     """Where its trace was written."""
+    rules: Sequence[str] = ()
+    """What makes it (`changed_rules`)."""
 
     def lines(self) -> list[str]:
         """The trace and what it shows, for a person."""
-        return [*trace_lines(self.trace.shape, self.trace.operations), "", str(self.finding)]
+        rules = [f"rule that differs: {'; or '.join(self.rules)}"] if self.rules else []
+        return [*trace_lines(self.trace.shape, self.trace.operations), "", *rules, str(self.finding)]
 
     def row(self) -> SituationRow:
         """What a document says of it."""
         row = SituationRow(*self.finding.kind, self.times, len(self.trace.operations), str(self.finding))
-        row.oracle = self.finding.oracle
+        row.oracle, row.rules = self.finding.oracle, list(self.rules)
         if self.kept is not None:
             row.trace, row.command = str(self.kept.trace), self.kept.command
         return row
@@ -170,7 +175,8 @@ def compare(pair: Pair, strictness: Strictness, plan: Plan, shrink_seconds: floa
             left = None if shrink_seconds is None else max(0.0, end - time.monotonic())
             most = SHRINK_SECONDS if left is None else min(SHRINK_SECONDS, left / (len(ranked) - number))
             situation, comparison.summary.interrupted = _smallest(situation, both, most)
-        comparison.situations.append(situation)
+        rules = changed_rules(pair.first.name, pair.second.name, situation.trace)
+        comparison.situations.append(replace(situation, rules=rules))
     return comparison
 
 

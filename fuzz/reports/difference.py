@@ -25,6 +25,8 @@ class SituationRow(msgspec.Struct):
     """The file of its smallest trace."""
     command: str = ""
     """The shell command that shows it on both, side by side."""
+    rules: list[str] = []
+    """Where the model describes both exactly, the rules that make it: deviations, and entries of the policy."""
 
 
 class Work(msgspec.Struct):

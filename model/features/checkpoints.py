@@ -15,7 +15,8 @@ from .names import give, named
 @cache
 def unit(shape: Shape) -> int:
     """Checkpoints stand at multiples of so many tokens."""
-    return shape.hash_block_size if inside.enabled(shape, rules_for(shape)) else shape.scheduler_block_size
+    rules = rules_for(shape)
+    return shape.scheduler_block_size if len(rules) == 1 else inside.alignment(shape, rules)
 
 
 def left(rule: Rule, step: Step) -> dict[int, int]:

@@ -12,7 +12,7 @@ from ..ops import NULL
 from ..state import Request
 from ..tables import Core, Plan
 from . import checkpoints
-from .inside import enabled
+from .inside import ends_inside
 from .names import give, named
 
 
@@ -98,29 +98,25 @@ def reused(core: Core) -> tuple[int, ...]:
     return told
 
 
-def name_tail(core: Core, group: int, request: Request, num_tokens: int) -> None:
-    """The end of the prompt gets a name, once it is computed: in full attention wherever it lies in its block; of a
-    state only where it is the last one of the step."""
+def name_tail(core: Core, group: int, request: Request, num_tokens: int, left: int = 1) -> None:
+    """The end of the prompt gets a name, once it is computed, but for `left` tokens that a lookup of it cannot find: in
+    full attention wherever it lies in its block; of a state only where it is the last one of the step."""
     rule, unit, name = core.rules[group], core.shape.hash_block_size, request.submit.request
-    every = len(core.rules) == 1 or enabled(core.shape, core.rules)
-    counted = num_tokens if every else arith.down(num_tokens, core.alignment)
-    prompt = len(request.submit.prompt)
+    every = len(core.rules) == 1 or ends_inside(core)
+    counted = num_tokens if every else core.policy.reach(core, group, num_tokens)
+    last = arith.down(len(request.submit.prompt) - left, unit)
     table = core.state.tables[group].get(name, [])
     if isinstance(rule, Full) and rule.b != unit:
-        end = min(arith.down(prompt - 1, unit), len(request.chain) * unit)
+        end = min(last, len(request.chain) * unit)
         if 0 < end <= counted and end % rule.b and end // rule.b < len(table):
             give(core, group, request, end, table[end // rule.b])
     elif isinstance(rule, Mamba) and rule.align and checkpoints.name(core, group, request):
         return
     elif isinstance(rule, Mamba) and rule.align and counted > 0 and counted % unit == 0:
         i = arith.cdiv(counted, rule.b) - 1
-        resumed = counted == max(0, arith.down(prompt - max(1, core.ahead), unit)) or at_junction(
-            core, request, counted
-        )
-        if not resumed or i >= len(table) or table[i] == NULL:
-            return
-        block = table[i]
-        if named(core).covers.get(block) == counted:
+        block = table[i] if i < len(table) else NULL
+        resumed = counted == last or at_junction(core, request, counted)
+        if not resumed or block == NULL or named(core).covers.get(block) == counted:
             return
         give(core, group, request, counted, block)
         core.registered_this_step.add((group, request.chain[counted // unit - 1]))
@@ -132,6 +128,6 @@ def name_tail(core: Core, group: int, request: Request, num_tokens: int) -> None
 
 def at_junction(core: Core, request: Request, counted: int) -> bool:
     """Does a step of the prompt end where its prefix goes on otherwise than that of other requests, and is it named?"""
-    flagged = any(group.eagle for group in core.shape.groups) and enabled(core.shape, core.rules)
+    flagged = any(group.eagle for group in core.shape.groups) and ends_inside(core)
     inside = request.computed < counted <= len(request.submit.prompt)
     return core.shape.names_junctions and flagged and inside and counted == request.junction

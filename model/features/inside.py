@@ -5,20 +5,22 @@ from collections.abc import Sequence
 from .. import arith, lookup
 from ..attention import Full, Mamba, Rule
 from ..ops import NULL, Shape
-from ..state import Key, Request
+from ..state import Request
 from ..tables import BlockIds, Core
 
 
-def enabled(shape: Shape, rules: Sequence[Rule]) -> bool:
-    """Hits end at hash blocks where states are kept for more tokens than these, and each group can look up so."""
+def alignment(shape: Shape, rules: Sequence[Rule]) -> int:
+    """Hits end at multiples of so many tokens: of hash blocks where states are kept for more tokens than these, and
+    each group can look up so."""
     fine = [rule for rule in rules if isinstance(rule, Mamba) and rule.align and rule.b > shape.hash_block_size]
     coarse = [rule for rule in rules if not isinstance(rule, Mamba | Full) and rule.b != shape.hash_block_size]
-    return shape.caching and len(rules) > 1 and bool(fine) and not coarse
+    inside = shape.caching and len(rules) > 1 and bool(fine) and not coarse
+    return shape.hash_block_size if inside else lookup.alignment(shape, rules)
 
 
-def alignment(shape: Shape, rules: Sequence[Rule]) -> int:
-    """Hits end at multiples of so many tokens."""
-    return shape.hash_block_size if enabled(shape, rules) else lookup.alignment(shape, rules)
+def ends_inside(core: Core) -> bool:
+    """Do hits end inside blocks?"""
+    return any(core.alignment < rule.b for rule in core.rules)
 
 
 class Names:
@@ -32,8 +34,8 @@ class Names:
 
     def at(self, group: int, tokens: int) -> int:
         """The block that is named for the content of the first `tokens` tokens; null if there is none."""
-        key: Key = (group, self.request.chain[tokens // self.unit - 1])
-        return self.earliest.get(key, NULL) if 0 < tokens <= self.limit else NULL
+        known = 0 < tokens <= self.limit
+        return self.earliest.get((group, self.request.chain[tokens // self.unit - 1]), NULL) if known else NULL
 
     def whole(self, group: int, i: int) -> int:
         """The same of a whole block of the group."""
@@ -65,21 +67,21 @@ class Names:
         return rows
 
 
-def hit(core: Core, request: Request) -> tuple[int, BlockIds]:
+def hit(core: Core, request: Request, found: type[Names] = Names) -> tuple[int, BlockIds]:
     """Tokens of the longest hit, and its blocks per group."""
-    names, groups = Names(core, request), range(len(core.rules))
-    for length in range(arith.down(names.limit, core.alignment), 0, -core.alignment):
+    names, groups = found(core, request), range(len(core.rules))
+    for length in range(arith.down(min(names.limit, request.limit), core.alignment), 0, -core.alignment):
         rows = names.blocks(groups, length)
         if rows is not None:
             return length, rows
     return 0, [[] for _ in groups]
 
 
-def junction(core: Core, request: Request, hit: int) -> int:
+def junction(core: Core, request: Request, hit: int, found: type[Names] = Names) -> int:
     """Where the prefix ends that the groups of full attention hold (those of the first kind, if there are none), if the
     common hit ends before it; else 0. In tokens."""
-    names, rules = Names(core, request), core.rules
+    names, rules = found(core, request), core.rules
     first = next((rule for rule in rules if rule.is_full), rules[0]).group.spec
     asked = [group for group, rule in enumerate(rules) if rule.group.spec == first]
-    longer = range(arith.down(names.limit, core.alignment), hit, -core.alignment)
+    longer = range(arith.down(min(names.limit, request.limit), core.alignment), hit, -core.alignment)
     return next((length for length in longer if names.blocks(asked, length) is not None), 0)

@@ -1,10 +1,11 @@
 """The adapter of vLLM, and of every core that has its KV-cache API."""
 
+from functools import partial
 from importlib.resources import files
 
 from ...targets.base import Calculator, Target
 from ...targets.family import Family, Known, Mutable, OwnTests
-from .releases import KNOWN, REFERENCE
+from .releases import BETWEEN, KNOWN, REFERENCE
 
 
 def _open_target() -> Target:
@@ -50,6 +51,16 @@ def _known_0330() -> Known:
     return Known(DEVIATIONS, policy_of, traces="docs/evidence/today-deviations", reaction_to=reaction_0330)
 
 
+def _known_between(version: str) -> Known:
+    from .deviations_between import deviations_of, policy_of
+    from .misuse import reaction_0260, reaction_0330
+    from .releases import minor
+
+    reaction = reaction_0330 if minor(version) >= (0, 31) else reaction_0260
+    traces = "docs/evidence/between-deviations"  # of those that neither 0.23.0 nor 0.33.0 has
+    return Known(deviations_of(version), partial(policy_of, version), traces=traces, reaction_to=reaction)
+
+
 def _own_tests() -> OwnTests:
     from .own_tests import OWN_TESTS
 
@@ -72,7 +83,11 @@ FAMILY = Family(
     releases=KNOWN,
     reference=REFERENCE,
     scheduler=f"{__name__}.scheduler",
-    exact={REFERENCE: _known, "0.33.0": _known_0330},
+    exact={
+        REFERENCE: _known,
+        **{version: partial(_known_between, version) for version in BETWEEN},
+        "0.33.0": _known_0330,
+    },
     own_tests=_own_tests,
     mutable=_mutable,
     mixes=f"{__name__}.scheduler_mixes",

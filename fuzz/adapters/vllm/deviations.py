@@ -15,10 +15,8 @@ from ....model.tables import (
     Plan,
     Policy,
     admits,
-    give_back,
     reach,
     settled,
-    shared_prefix,
     worth,
 )
 from ...targets.deviations import MISUSE_UNCHECKED, Deviation, Note, UndefinedStateError, blamed
@@ -225,6 +223,8 @@ def policy_of(declared: Collection[str], note: Note, rules: "Rules | None" = Non
     if keys:
         of_release = _Keys(keys, note, base)
         policy = replace(policy, content_keys=of_release.named, event_keys=of_release.shown)
+        if base.name_tail is not None:
+            policy = replace(policy, name_tail=of_release.name_tail)
     if "hit-taken-for-external" in declared or "hit-not-cut" in declared:
         policy = replace(policy, attach=partial(attach_in_turn, "hit-taken-for-external" in declared, note))
     if any(name in declared for name in state_deviations.HELD):
@@ -239,7 +239,7 @@ def policy_of(declared: Collection[str], note: Note, rules: "Rules | None" = Non
     if state_deviations.LEFT_BEHIND in declared:
         policy = replace(policy, renewed=partial(state_deviations.left_behind, note))
     if "common-prefix-unknown" in declared:
-        ghosts = _Ghosts(note)
+        ghosts = _Ghosts(note, base)
         policy = replace(policy, shared_prefix=ghosts.shared, give_back=ghosts.give_back)
     return replace(policy, set_aside=partial(no_sinks, note)) if "sink-construction" in declared else policy
 
@@ -254,6 +254,7 @@ class _Keys:
     def __init__(self, quirks: Collection[str], note: Note, base: Policy) -> None:
         self.quirks, self.note, self.base = quirks, note, base
         self._seen: dict[object, Keys] = {}
+        self._of_tail = False
 
     def named(self, submit: Submit, start: int, end: int) -> Keys:
         """Those of a block that gets its identity. `late`: naming goes on behind the prompt."""
@@ -265,11 +266,18 @@ class _Keys:
             keys = changed
         return keys
 
+    def name_tail(self, core: Core, group: int, request: Request, num_tokens: int) -> None:
+        """The end of a prompt is named by itself, as what is filled behind the prompt."""
+        assert self.base.name_tail is not None
+        self._of_tail = True
+        self.base.name_tail(core, group, request, num_tokens)
+        self._of_tail = False
+
     def shown(self, submit: Submit, start: int, end: int) -> Keys:
         """Those that an event shows, without their tags."""
-        keys = self.base.event_keys(submit, start, end)
+        keys, late = self.base.event_keys(submit, start, end), self._of_tail and start > 0
         for name in self.quirks:
-            changed = CHANGES[name][1](keys, submit, start, end, False)
+            changed = CHANGES[name][1](keys, submit, start, end, late)
             self.note(name, [value for _, value in changed] != [value for _, value in keys], harmless=True)
             keys = changed
         return keys
@@ -292,11 +300,17 @@ def release_worth(quirks: Collection[str], core: Core, group: int, i: int, reque
             replay = arith.down(num_prompt_tokens - 1, shape.scheduler_block_size)
     if "registers-unreadable" not in quirks:
         return lookup.worth_registering(rule, i, interval, replay)
+    return in_mask(rule, i, interval, () if shape.retention_interval is None else (replay,))
+
+
+def in_mask(rule: Rule, i: int, interval: int, ends: Collection[int]) -> bool:
+    """Whether the release's mask of a window has block `i`: for hits at multiples of `interval`, 0 for none, and at
+    these ends."""
     need, per = arith.window_blocks(rule.w, rule.b) + rule.eagle, interval // rule.b
     if interval and (need >= per or (i >= rule.eagle and (i - rule.eagle) % per >= per - need)):
         return True
-    last = replay // rule.b + rule.eagle
-    return shape.retention_interval is not None and last - need <= i < last
+    lasts = [end // rule.b + rule.eagle for end in ends]
+    return any(last - need <= i < last for last in lasts)
 
 
 def release_reach(quirks: Collection[str], core: Core, group: int, num_tokens: int) -> int:
@@ -356,13 +370,13 @@ def attach_in_turn(in_turn: bool, note: Note, core: Core, plan: Plan) -> None:
 class _Ghosts:
     """Unknown requests that have an empty table, since their common prefix was asked for."""
 
-    def __init__(self, note: Note) -> None:
-        self.note = note
+    def __init__(self, note: Note, base: Policy) -> None:
+        self.note, self.base = note, base
         self._of_group: dict[int, set[str]] = {}
 
     def shared(self, core: Core, group: int, name: str, counts: list[int]) -> int:
         """Blocks shared by all tables and the empty ones."""
-        right = shared_prefix(core, group, name, counts)
+        right = self.base.shared_prefix(core, group, name, counts)
         if not core.rules[group].is_full or not core.shape.caching:
             return right
         tables, ghosts = core.state.tables[group], self._of_group.setdefault(group, set())
@@ -377,7 +391,7 @@ class _Ghosts:
         """The empty table goes with the request."""
         for ghosts in self._of_group.values():
             ghosts.discard(name)
-        give_back(core, name)
+        self.base.give_back(core, name)
 
 
 def no_sinks(note: Note, core: Core, rule: Rule) -> None:

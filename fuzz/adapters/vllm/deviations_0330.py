@@ -192,14 +192,18 @@ class _KeysAhead:
 
 def policy_of(declared: Collection[str], note: Note) -> Policy:
     """What a core decides that has the deviations with these ids."""
-    rules = deviations.Rules(today.TODAY, DECISIONS, state_deviations.ProcessedStates)
+    return policy_by(deviations.Rules(today.TODAY, DECISIONS, state_deviations.ProcessedStates), declared, note)
+
+
+def policy_by(rules: deviations.Rules, declared: Collection[str], note: Note) -> Policy:
+    """The same by these rules."""
     policy = deviations.policy_of(declared, note, rules)
     if REPORTED in declared:
         policy = replace(policy, report=partial(report_all, note))
     if UNREPORTED in declared:
         told = _Reports(policy, [name for name in (*FINE_SEARCH, *APART) if name in declared], note)
         policy = replace(policy, hit=told.hit, connector_hit=told.connector_hit, report=told.report)
-    if OVERLAPPING.id not in declared:
+    if OVERLAPPING.id not in declared or policy.ahead is None:
         return policy
     keys = _KeysAhead(policy, note)
     return replace(

@@ -1,13 +1,14 @@
-"""How vLLM 0.33 searches for a hit, which may end inside a block (`model.features.inside`).
+"""How vLLM searches for a hit from 0.26 on, which may end inside a block (`model.features.inside`).
 
 Each kind of attention in turn accepts the length found so far or cuts it to what it holds, until a round cuts nothing;
-full attention is asked once, and cut with the others. No kind gives a block up for drafts: names look ahead.
+full attention is asked once, and cut with the others. Up to 0.32 a kind that drafts read looks a block further, a hash
+block inside blocks, and gives it up; in 0.33 names look ahead instead.
 """
 
 from collections.abc import Collection, Sequence
 
 from ....model import arith
-from ....model.attention import Mamba
+from ....model.attention import Mamba, Rule, demand
 from ....model.features import inside, lookups
 from ....model.ops import NULL
 from ....model.state import Request
@@ -16,8 +17,39 @@ from .search import HitSearch, SpecGroup
 
 APART = LEFT_BEHIND, AHEAD = "windows-left-behind", "states-ahead-of-attention"
 """Ids of the deviations of a lookup for a connector."""
-FINE_SEARCH = ("chunk-astride-block", "chunked-refuses", "window-of-one")
-"""Ids of the deviations of this search."""
+REFUSED = "windows-refuse-fine-hits"
+FINE_SEARCH = (
+    *("chunk-astride-block", "chunked-refuses", "window-of-one"),
+    *("eagle-cut-twice", "eagle-in-turn", "eagle-last-block", "hit-not-cut", REFUSED),
+)
+"""Ids of the deviations of this search; those of a draft model are not in 0.33."""
+
+
+def behind(core: Core, rule: Rule) -> int:
+    """Tokens right behind a hit that must be cached, too, since the draft model reads on: a block; of full attention,
+    where hits end inside blocks, a hash block."""
+    return min(rule.behind, core.alignment) if rule.is_full else rule.behind
+
+
+class NamesBehind(inside.Names):
+    """What a lookup finds where drafts need what is behind a hit."""
+
+    def __init__(self, core: Core, request: Request) -> None:
+        super().__init__(core, request)
+        if any(rule.behind for rule in core.rules):
+            self.limit = min(arith.down(request.limit + 1, self.unit), len(request.chain) * self.unit)
+
+    def blocks(self, groups: Sequence[int], length: int) -> list[list[int]] | None:
+        """As `inside.Names.blocks`."""
+        rows = []
+        for group in groups:
+            rule = self.core.rules[group]
+            further = behind(self.core, rule)
+            found = super().blocks([group], length + further * rule.is_full)
+            if found is None or (further and not rule.is_full and self.whole(group, length // rule.b) == NULL):
+                return None
+            rows.append(found[0][: arith.cdiv(length, rule.b)])
+        return rows
 
 
 class FineSearch(HitSearch):
@@ -25,31 +57,42 @@ class FineSearch(HitSearch):
 
     def __init__(self, core: Core, request: Request, quirks: Collection[str]) -> None:
         super().__init__(core, request, quirks)
+        self.fine = inside.ends_inside(core)
+        self.limit = request.limit
+        further = "eagle-last-block" not in quirks and any(rule.behind for rule in core.rules)
+        self.bound = self.limit + further
+        """Where a kind ends that looks further: a draft model could read the last token, too."""
         self.names = inside.Names(core, request)
-        self.fine = inside.enabled(core.shape, core.rules)
+        self.names.limit = min(arith.down(self.bound, self.names.unit), len(request.chain) * self.names.unit)
 
     def result(self) -> tuple[int, BlockIds]:
         """Tokens of the hit, and its blocks per group."""
         length, rows = self._common(self.spec_groups)
         blocks: BlockIds = [[] for _ in self.core.rules]
         for kind, found in rows.items():
+            cut = kind.rule.is_full and (kind is self.spec_groups[0] or "hit-not-cut" not in self.quirks)
             for group, row in zip(kind.groups, found, strict=True):
-                blocks[group] = row[: arith.cdiv(length, kind.rule.b)] if kind.rule.is_full else row
+                blocks[group] = row[: arith.cdiv(length, kind.rule.b)] if cut else row
         return length, blocks
 
     def first(self) -> int:
         """Tokens that the kind asked first holds."""
-        return self._of_kind(self.spec_groups[0], self.request.limit)[0]
+        kind = self.spec_groups[0]
+        return self._alone(kind, self.limit)[0]
+
+    def _alone(self, kind: SpecGroup, limit: int) -> tuple[int, BlockIds]:
+        """What one kind holds within so many tokens."""
+        return self._of_kind(kind, self._reach(kind, limit), bool(kind.rule.behind))
 
     def apart(self) -> tuple[int, BlockIds, bool] | None:
         """What full attention holds, what each other kind holds, and whether one of them holds less. None where there
         are no states or no full attention, and where another kind holds more than full attention."""
-        first, limit = self.spec_groups[0], self.request.limit
+        first, limit = self.spec_groups[0], self.limit
         of_tokens = [kind for kind in self.spec_groups if not isinstance(kind.rule, Mamba)]
         if not first.rule.is_full or len(of_tokens) == len(self.spec_groups):
             return None
         length, _ = self._common([first] if LEFT_BEHIND in self.quirks else of_tokens)
-        found = {kind: self._of_kind(kind, limit if AHEAD in self.quirks else length) for kind in self.spec_groups}
+        found = {kind: self._alone(kind, limit if AHEAD in self.quirks else length) for kind in self.spec_groups}
         if AHEAD in self.quirks and any(end > length for end, _ in found.values()):
             return None
         rows: BlockIds = [[] for _ in self.core.rules]
@@ -58,10 +101,14 @@ class FineSearch(HitSearch):
                 rows[group] = row
         return length, rows, any(end < length for end, _ in found.values())
 
+    def _reach(self, kind: SpecGroup, length: int) -> int:
+        return min(length + behind(self.core, kind.rule), self.bound) if kind.rule.behind else length
+
     def _common(self, kinds: Sequence[SpecGroup]) -> tuple[int, dict[SpecGroup, BlockIds]]:
-        length = self.request.limit
+        length = self.limit
         ends: dict[SpecGroup, int] = {}
         rows: dict[SpecGroup, BlockIds] = {}
+        given_up: set[SpecGroup] = set()
         one_round = len(kinds) <= 1 + kinds[0].rule.is_full
         while True:
             before = length
@@ -69,21 +116,30 @@ class FineSearch(HitSearch):
                 if kind.rule.is_full and kind in rows:
                     length = min(length, ends[kind])
                     continue
-                length, rows[kind] = self._of_kind(kind, length)
-                ends[kind] = length
+                asked = kind.rule.eagle and (kind not in given_up or "eagle-in-turn" not in self.quirks)
+                drop = asked and bool(kind.rule.behind)
+                found, rows[kind] = self._of_kind(kind, self._reach(kind, length) if drop else length, drop)
+                if asked:
+                    given_up.add(kind)
+                elif found < length:
+                    given_up.clear()
+                ends[kind] = length = found
             if one_round or length >= before:
-                return length, rows
+                return min(length, before), rows
 
-    def _of_kind(self, kind: SpecGroup, limit: int) -> tuple[int, BlockIds]:
-        """Tokens and blocks of the longest hit of one kind within `limit` tokens."""
+    def _of_kind(self, kind: SpecGroup, limit: int, drop: bool) -> tuple[int, BlockIds]:
+        """Tokens and blocks of the longest hit of one kind within `limit` tokens; with `drop` the last block or hash
+        block of it is given up."""
         rule, unit = kind.rule, self.core.alignment
         if self.fine and rule.b > unit and (rule.is_full or isinstance(rule, Mamba)):
             for length in range(arith.down(limit, unit), 0, -unit):
                 found = self.names.blocks(kind.groups, length)
                 if found is not None and (not rule.is_full or self._is_named(kind, length)):
-                    return length, found
+                    length -= unit * drop
+                    return length, [row[: arith.cdiv(length, rule.b)] for row in found]
             return 0, [[] for _ in kind.groups]
-        hit = self._hit(kind, limit, False)
+        demand(not self.fine or rule.b <= unit or REFUSED not in self.quirks)
+        hit = self._hit(kind, limit, drop)
         return hit.stop * rule.b, [
             [self._block(group, i) if i >= hit.start else NULL for i in range(hit.stop)] for group in kind.groups
         ]
@@ -94,7 +150,7 @@ class FineSearch(HitSearch):
 
 def fine_hit(quirks: Collection[str], core: Core, request: Request) -> tuple[int, BlockIds]:
     """Tokens and blocks that the release's lookup finds, with these of its deviations."""
-    return FineSearch(core, request, quirks).result() if quirks else inside.hit(core, request)
+    return FineSearch(core, request, quirks).result() if quirks else inside.hit(core, request, NamesBehind)
 
 
 def fine_for_connector(quirks: Collection[str], core: Core, request: Request) -> tuple[int, BlockIds, bool]:
@@ -109,6 +165,6 @@ def fine_for_connector(quirks: Collection[str], core: Core, request: Request) ->
 def fine_junction(quirks: Collection[str], core: Core, request: Request, hit: int) -> int:
     """Where the prefix ends that the kind asked first holds."""
     if not quirks:
-        return inside.junction(core, request, hit)
+        return inside.junction(core, request, hit, NamesBehind)
     first = FineSearch(core, request, quirks).first()
     return first if first > hit else 0

@@ -5,12 +5,14 @@ and an allocation with negative numbers is what the same steps make of them. A s
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from ....model import arith, ops
 from ....model.ops import NULL, Done, Failed, Operation, Outcome
 from ....model.shown.snapshot import Snapshot
 from ....model.state import Request
+from ....model.tables import Core, Plan
 from ...targets.deviations import DeviatingModel, Reaction, UndefinedStateError
 
 HEAD, TAIL = -1, -2
@@ -37,17 +39,22 @@ def reaction_to(model: DeviatingModel, operation: Operation, before: Snapshot) -
     return None
 
 
+def reaction_0260(model: DeviatingModel, operation: Operation, before: Snapshot) -> Reaction | None:
+    """The same from vLLM 0.26 on: it looks at a count as soon as it has gone down."""
+    if isinstance(operation, ops.Release):
+        return Done(), _released_one_by_one(before, operation.blocks)
+    return reaction_to(model, operation, before)
+
+
 def reaction_0330(model: DeviatingModel, operation: Operation, before: Snapshot) -> Reaction | None:
-    """The same of vLLM 0.33: it looks at a count as soon as it has gone down, and a step of no tokens adopts what a
-    lookup has found, if it has found something."""
+    """The same from vLLM 0.31 on: besides, a step of no tokens adopts what a lookup has found, if it has found
+    something."""
     match operation:
-        case ops.Release(blocks):
-            return Done(), _released_one_by_one(before, blocks)
         case ops.Allocate(new_tokens=0, external=0) if operation.hit:
             request = model.requests.get(operation.request)
             found = request is not None and request.hit is not None and request.hit[0] > 0
             return _allocated(model, operation) if found else (Failed("ValueError"), before)
-    return reaction_to(model, operation, before)
+    return reaction_0260(model, operation, before)
 
 
 UNDECLARED = (
@@ -116,12 +123,26 @@ def _allocated(model: DeviatingModel, op: ops.Allocate) -> Reaction | None:
         model.requests[op.request] = Request(submit, [0])
         model.name_content(model.requests[op.request])
     try:
-        outcome: Outcome = model.carry_out(op)
-        if op.reserved < 0 and model.refusal == "refused by free count":
-            return None
+        outcome: Outcome = _carried_out(model, op)
     except (UndefinedStateError, IndexError):
         return None  # full blocks that have no entry in the table, since it was shortened
     finally:
         if not known:
             del model.requests[op.request]
     return (outcome, model.snapshot())
+
+
+def _carried_out(model: DeviatingModel, op: ops.Allocate) -> Outcome:
+    """It asks for its blocks and those for others at once: where fewer than none are left to others, it may go on
+    without the room that it needs, until it finds none."""
+    if op.reserved >= 0:
+        return model.carry_out(op)
+    policy = model.policy
+
+    def less(core: Core, group: int, plan: Plan, counts: list[int], capped: bool) -> int:
+        return policy.predicted(core, group, plan, counts, capped) + op.reserved * (group == 0 and not capped)
+
+    model.policy = replace(policy, predicted=less)
+    outcome = model.carry_out(replace(op, reserved=0))
+    model.policy = policy
+    return outcome

@@ -130,6 +130,10 @@ _FIRST = Release(
     prefill_parallel=True,
     kinds_missing=frozenset({"tq", "sliding_mla"}),
 )
+_OFFERS_INSIDE = frozenset(
+    {"Allocate.alone", "Arrive.missing", "Submit.reports_hits", "Shape.watermark", "hits_inside_blocks"}
+)
+"""What has been offered since hits end inside blocks."""
 _CHANGES: tuple[dict[str, object], ...] = (
     {
         "since": "0.20",
@@ -159,17 +163,18 @@ _CHANGES: tuple[dict[str, object], ...] = (
         "boundary": True,
         "copies": True,
         "prefill_parallel": False,
+        "zeroes_again": True,
+        "watermark": True,
+        "offers": _OFFERS_INSIDE,
     },
     {"since": "0.27", "records_lookups": True, "cuts_hits": True},
     {"since": "0.28", "kinds_missing": frozenset({"tq"})},
     {"since": "0.29", "retention": "configuration", "offers_boundary_states": True},
+    {"since": "0.30", "offers_last_state": True},
     {"since": "0.32", "common_prefix": False},
     {
         "since": "0.33",
         "eagle": "lookahead",
-        "offers_last_state": True,
-        "zeroes_again": True,
-        "watermark": True,
         "offers": OF_TODAY | {"Arrive.missing"},
         "caches_unaligned_states": False,
         "loses": _LOSES | {"window-kept-for-scheduler"},
@@ -207,19 +212,22 @@ KNOWN = (
 """The last patch release of each minor version that is supported."""
 REFERENCE = "0.23.0"
 """The release that the model describes exactly, apart from known deviations."""
+BETWEEN = ("0.26.0", "0.29.0", "0.31.0")
+"""Releases between it and 0.33.0 that it describes as well (`deviations_between`)."""
 
 
 def release_of(version: str) -> Release:
     """The record for this version: the last one that is not newer. ValueError if the version is older than all
     records."""
-    wanted = _minor(version)
-    fitting = [release for release in RELEASES if _minor(release.since) <= wanted]
+    wanted = minor(version)
+    fitting = [release for release in RELEASES if minor(release.since) <= wanted]
     if not fitting:
         raise ValueError(f"vLLM {version} is older than {RELEASES[0].since}, the oldest release that can be driven")
     return fitting[-1]
 
 
-def _minor(version: str) -> tuple[int, ...]:
+def minor(version: str) -> tuple[int, ...]:
+    """The numbers of its minor version, to compare."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 

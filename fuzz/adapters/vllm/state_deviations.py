@@ -13,6 +13,7 @@ PILE_UP, GATE = "mamba-states-pile-up", "mamba-gate"
 LEFT_BEHIND = "states-left-behind"
 NEGATIVE, EXTERNAL = "mamba-negative-demand", "mamba-external-state"
 MOVED_AWAY = "draft-states-moved-away"
+TWICE, AGAIN = "copy-counted-twice", "prompt-end-named-again"
 HELD = (PILE_UP, GATE, NEGATIVE, EXTERNAL, MOVED_AWAY)
 """Those that say which states a request holds."""
 SHARED = "shared-draft-state"
@@ -109,7 +110,11 @@ class ReleaseStates:
     """What the release decides, and the indices that it remembers for it."""
 
     by_processed = False
-    """Are states given back by the tokens whose outcome is known (0.33), over null entries, too?"""
+    """Are states given back by the tokens whose outcome is known (from 0.26 on)?"""
+    over_nulls = False
+    """Are those before a null entry given back, too (from 0.30 on)?"""
+    begins_without_blocks = False
+    """Does a request count as begun by a step that takes no block (by 0.29)?"""
 
     def __init__(self, declared: Collection[str], note: Note, base: Policy) -> None:
         self.declared, self.note, self.base = declared, note, base
@@ -118,12 +123,18 @@ class ReleaseStates:
         self._before: dict[tuple[int, str], int | None] = {}
         """By group and request, once it has a running state: the index of the state before it."""
 
+    @property
+    def begun(self) -> Collection[tuple[int, str]]:
+        """By group and request, those that have a running state."""
+        return self._before.keys()
+
     def predicted(self, core: Core, group: int, plan: Plan, counts: list[int], capped: bool) -> int:
         """How many states it predicts."""
         right = states(core, group, plan, counts, capped)
         if capped and GATE not in self.declared:
             return right
         quirks = [name for name in (NEGATIVE, EXTERNAL) if capped or name in self.declared]
+        quirks += [TWICE] if TWICE in self.declared else []
         given = self._predicted(core, group, plan, counts, quirks, right=None if capped else right)
         if capped:
             self.note(GATE, given != right)
@@ -145,13 +156,18 @@ class ReleaseStates:
             nulls, moving = self._without_new(core, group, plan, held, started)
             new = max(0, missing - nulls - len(moving))
             right = arriving + new + candidates(table, counts)
-        if missing < 0 and NEGATIVE in quirks and not (core.policy.copies and core.policy.copies(core, group, plan)):
+        copied = core.policy.copies is not None and core.policy.copies(core, group, plan)
+        if missing < 0 and NEGATIVE in quirks and not copied:
             right = arriving + missing + candidates(table, counts)
         if EXTERNAL in quirks and arriving:
             wanted = rule.required(plan.main) - len(plan.hit[group])
             most = 1 + rule.p + len(_checkpoints(core, group, plan))
             right += min(wanted, most) - max(0, min(missing, most)) - arriving
             right += candidates([block for block in plan.hit[group] if block not in table], counts)
+            missing = wanted
+        if TWICE in quirks and copied:
+            most = 1 + (0 if key in self._before else rule.p)
+            right += most - max(0, min(missing, most))
         return right
 
     def _without_new(self, core: Core, group: int, plan: Plan, held: int, started: bool) -> tuple[int, list[int]]:
@@ -190,7 +206,7 @@ class ReleaseStates:
             core.grow(group, table, end - len(table))
         if end > before or key in self.copied:
             self._before[key] = before - 1 - (rule.p if started else 0) if before else None
-        elif self.by_processed:
+        elif self.begins_without_blocks:
             self._before.setdefault(key, None)
         self.copied.discard(key)
 
@@ -198,6 +214,10 @@ class ReleaseStates:
         """A copy is a step of its own to the release."""
         if is_state:
             self.copied.add((group, name))
+            i, source = core.tails[group, name]
+            if AGAIN in self.declared and core.state.tables[group][name][i] != source:
+                self.note(AGAIN, True)
+                raise UndefinedStateError
         return self.base.make_private(core, group, name, is_state) if self.base.make_private else []
 
     def check_moving(self, core: Core, table: list[int], moving: list[int]) -> None:
@@ -214,7 +234,7 @@ class ReleaseStates:
             return
         computed = settled if self.by_processed else max(0, settled - rule.p)
         end = min(rule.first(computed), len(table))
-        run = end if self.by_processed and rule.align else _run_before(table, end)
+        run = end if self.over_nulls and rule.align else _run_before(table, end)
         gone, table[end - run : end] = real(table[end - run : end])[::-1], [NULL] * run
         core.state.let_go_by_identity(gone)
         last = self._before.get(key)
@@ -231,7 +251,7 @@ class ReleaseStates:
 class ProcessedStates(ReleaseStates):
     """The same of vLLM 0.33."""
 
-    by_processed = True
+    by_processed = over_nulls = begins_without_blocks = True
 
     def check_moving(self, core: Core, table: list[int], moving: list[int]) -> None:
         """A block that moves must be the request's alone, and have no name; else nothing more is said."""

@@ -39,6 +39,7 @@ from blockproof.model.ops import (
     Failed,
     Group,
     Lookup,
+    Refused,
     Shape,
     Submit,
     Take,
@@ -406,3 +407,16 @@ def test_the_release_links_as_is_declared_and_counts_below_zero():
     outcome, shown = model.reaction_to(model, Release_((1, 1, 2, 2)), before)
     assert outcome == Done()
     assert (shown.ref_cnt[1:3], shown.free, shown.num_free) == ([0, -1], [3, 4, 1], 4)
+
+
+def test_who_leaves_fewer_than_no_blocks_to_others_takes_what_there_is():
+    shape = Shape((Group("full", 1), Group("full", 1), Group("sliding", 1, window=1)), 3, 1, 1, 1, 1)
+    model = model_for(RELEASE, shape)
+    assert isinstance(model, DeviatingModel)
+    asked = Allocate("a", 1, reserved=-1)
+    outcome, shown = model.reaction_to(model, asked, model.snapshot())
+    assert outcome == Failed("ValueError")
+    assert (shown.free, shown.tables) == ([], [{"a": [1]}, {"a": [2]}, {}])
+    model = model_for(RELEASE, shape)
+    assert isinstance(model, DeviatingModel)
+    assert model.reaction_to(model, Allocate("a", 1, reserved=0), model.snapshot())[0] == Refused()

@@ -33,8 +33,8 @@ class Described(Release):
 
     offers = OF_TODAY | {"Arrive.missing"}
 
-    def __init__(self, without=()):
-        super().__init__(RELEASE, without, RELEASE)
+    def __init__(self, without=(), release=RELEASE):
+        super().__init__(release, without, release)
 
     @property
     def copies(self):
