@@ -39,10 +39,9 @@ class Model(Core):
         try:
             demand(shape.num_blocks > 0)
             self.rules = rules_for(shape, reads_on=not self.ahead)
-            lookup.check_sizes(shape, self.rules)
-            for rule in self.rules:
-                if rule.sinks:
-                    self.policy.set_aside(self, rule)
+            lookup.check_sizes(shape)
+            for rule in [rule for rule in self.rules if rule.sinks]:
+                self.policy.set_aside(self, rule)
             self.policy.check(shape, self.rules)
             self.alignment = self.policy.alignment(shape, self.rules)
         except CoreError as error:
@@ -132,6 +131,7 @@ class Model(Core):
         covered = size + self.ahead
         for start in range(len(chain) * size, len(request.tokens) - covered + 1 if self.shape.caching else 0, size):
             keys = self.policy.content_keys(request.submit, start, start + covered)
+            keys += self.policy.also_named(self, request, start + size) if self.policy.also_named else ()
             chain.append(self.identities(chain[-1] if chain else None, request.tokens[start : start + covered], keys))
         request.chain = chain
         return len(chain)

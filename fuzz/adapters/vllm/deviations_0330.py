@@ -8,6 +8,7 @@ from typing import Any
 
 from ....model.attention import CoreError, Mamba, demand
 from ....model.features import reports, today
+from ....model.kinds import rswa
 from ....model.ops import NULL, Shape, Submit
 from ....model.state import Request
 from ....model.tables import BlockIds, Core, Policy
@@ -17,6 +18,8 @@ from .fine_search import FINE_SEARCH, fine_hit, fine_junction
 from .identity_deviations import OVERLAPPING, Keys
 
 REPORTED = "reported-as-whole"
+OUTPUT_NAMED = "output-named-as-prompt"
+LATE = "gap-a-token-late"
 STILL = (
     *("chunked-cap", "states-by-scheduler", "mamba-states-pile-up", "draft-states-moved-away", "mamba-gate"),
     *("mamba-negative-demand", "mamba-external-state", "states-left-behind", "sink-construction"),
@@ -46,7 +49,40 @@ DEVIATIONS: tuple[Deviation, ...] = (
         condition="`kv_cache_report_mode=full`, events, a hit with null entries, inside a block, or on several ranks",
         source="Found by lockstep; vllm-project/vllm#57358, vllm-project/vllm#49971.",
     ),
+    Deviation(
+        OUTPUT_NAMED,
+        reason=(
+            "with R-SWA a generated token behind the window has not read what lies in the gap, yet its block is named "
+            "like one of a prompt with the same tokens, which has: whoever sends the answer back as part of a prompt "
+            "is served it. The release leaves it to the configuration of its only model with R-SWA to turn the prefix "
+            "cache off"
+        ),
+        condition="R-SWA with caching on, an answer longer than the window, and a longer prompt that begins with it",
+        source="Found by the shadow memory.",
+        corrupts=True,
+    ),
+    Deviation(
+        LATE,
+        reason="the gap of R-SWA ends one token before the window: its last block is given back a token later",
+        condition="R-SWA, and a window that begins where a block does",
+        source="Found by lockstep.",
+    ),
 )
+
+
+def named_as_prompt(quirks: Collection[str], core: Core, request: Request, end: int) -> Keys:
+    """What names a block besides: nothing, wherever the prompt ends."""
+    return () if quirks else rswa.prompt_key(core, request, end)
+
+
+def null_late(note: Note, core: Core, group: int, name: str, settled: int) -> None:
+    """Entries of the gap become null as if the query before were still to come."""
+    rule, prompt = core.rules[group], len(core.requests[name].submit.prompt)
+    if not rswa.has_gap(rule):
+        return rswa.null_unread(core, group, name, settled)
+    rswa.null_unread(core, group, name, settled - 1)
+    dead, table = rswa.unread(rule, prompt, settled), core.state.tables[group].get(name, [])
+    return note(LATE, any(table[dead.start : dead.stop]))
 
 
 def report_all(note: Note, core: Core, request: Request, length: int, rows: BlockIds) -> None:
@@ -88,6 +124,7 @@ DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "junction": (FINE_SEARCH, fine_junction),
     "worth": (("registers-unreadable", "registers-by-scheduler-block"), release_worth),
     "settled": (("cut-by-all-computed",), all_processed),
+    "also_named": ((OUTPUT_NAMED,), named_as_prompt),
 }
 """As `deviations.DECISIONS`."""
 
@@ -123,7 +160,8 @@ class _KeysAhead:
 
 def policy_of(declared: Collection[str], note: Note) -> Policy:
     """What a core decides that has the deviations with these ids."""
-    rules = deviations.Rules(today.TODAY, DECISIONS, state_deviations.ProcessedStates)
+    base = replace(today.TODAY, null_skipped=partial(null_late, note)) if LATE in declared else today.TODAY
+    rules = deviations.Rules(base, DECISIONS, state_deviations.ProcessedStates)
     policy = deviations.policy_of(declared, note, rules)
     if REPORTED in declared:
         policy = replace(policy, report=partial(report_all, note))

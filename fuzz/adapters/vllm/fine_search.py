@@ -37,12 +37,14 @@ class FineSearch(HitSearch):
 
     def first(self) -> int:
         """Tokens that the kind asked first holds."""
-        return self._of_kind(self.spec_groups[0], len(self.request.tokens) - 1)[0]
+        return self._of_kind(self.spec_groups[0], len(self.request.tokens) - 1)[0] if self.spec_groups else 0
 
     def _common(self) -> tuple[int, dict[SpecGroup, BlockIds]]:
         length = len(self.request.tokens) - 1
         ends: dict[SpecGroup, int] = {}
         rows: dict[SpecGroup, BlockIds] = {}
+        if not self.spec_groups:
+            return 0, rows
         one_round = len(self.spec_groups) <= 1 + self.spec_groups[0].rule.is_full
         while True:
             before = length
