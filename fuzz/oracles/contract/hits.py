@@ -119,7 +119,7 @@ class Hits:
         """S14 of a lookup's answer, after `check_real`: no longer hit is one by the definition (`model.lookup`)."""
         record, request = self.record, move.request
         assert request is not None
-        if not record.shape.caching or request.submit.skip_lookup or request.hit is None:
+        if not (record.shape.caching and self.groups) or request.submit.skip_lookup or request.hit is None:
             return
         length = request.hit[0]
         self._check_replay(request, length)
