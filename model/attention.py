@@ -27,6 +27,7 @@ class Rule:
     is_full = False  # are tables shared from their start, and spread over context-parallel ranks?
     windowed = False  # is a window told in events, thinned by a retention interval, and given back by identity?
     cacheable = True
+    scratch = False  # is it one block that only its request uses, and that no hit needs?
     by_encoder = False  # is the table as long as the encoder's tokens need?
     needs_behind = True  # do drafts need the block behind a hit?
 
@@ -35,8 +36,7 @@ class Rule:
         self.sinks = group.kind == "sink"  # is its start kept by the core itself, for all requests?
         self.b = group.block_size * shape.parallel  # tokens per block table entry
         self.w, self.k, self.p = group.window, group.chunk, group.speculative_blocks
-        self.behind = self.b if eagle and self.needs_behind else 0
-        """Tokens right behind a hit whose block must be cached, too: the draft model reads on (core.md §8)."""
+        self.behind = self.b if eagle and self.needs_behind else 0  # tokens behind a hit that must be cached (§8)
 
     def attends(self, q: int, t: int) -> bool:
         """True if the query at position `q` reads the token at position `t`."""
@@ -188,7 +188,7 @@ class Cross(Rule):
     needs_behind = False
 
 
-RULES: Mapping[Kind, type[Rule]] = {kind: rule for rule in Rule.__subclasses__() for kind in rule.kinds}
+RULES: dict[Kind, type[Rule]] = {kind: rule for rule in Rule.__subclasses__() for kind in rule.kinds}
 
 
 def rule_for(group: Group, shape: Shape, eagle: bool = False) -> Rule:

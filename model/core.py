@@ -39,10 +39,9 @@ class Model(Core):
         try:
             demand(shape.num_blocks > 0)
             self.rules = rules_for(shape, reads_on=not self.ahead)
-            lookup.check_sizes(shape, self.rules)
-            for rule in self.rules:
-                if rule.sinks:
-                    self.policy.set_aside(self, rule)
+            lookup.check_sizes(shape)
+            for rule in [rule for rule in self.rules if rule.sinks]:
+                self.policy.set_aside(self, rule)
             self.policy.check(shape, self.rules)
             self.alignment = self.policy.alignment(shape, self.rules)
         except CoreError as error:
@@ -134,6 +133,7 @@ class Model(Core):
         covered = size + self.ahead
         for start in range(len(chain) * size, len(request.tokens) - covered + 1 if self.shape.caching else 0, size):
             keys = self.policy.content_keys(request.submit, start, start + covered)
+            keys += self.policy.also_named(self, request, start + size) if self.policy.also_named else ()
             chain.append(self.identities(chain[-1] if chain else None, request.tokens[start : start + covered], keys))
         request.chain = chain
         return len(chain)
@@ -173,9 +173,9 @@ class Model(Core):
         request, max_len, groups = self.requests[op.request], self.shape.max_model_len, range(len(self.rules))
         hit_tokens, hit = request.hit if op.hit and request.hit else (0, [[] for _ in groups])
         if (whole := self.shape.taken(op, hit_tokens)) < hit_tokens:
-            ends = [whole // rule.b for rule in self.rules]
-            demand(all(len(hit[g]) >= ends[g] or isinstance(self.rules[g], Mamba) for g in groups))
-            hit_tokens, hit = whole, [hit[g][: ends[g]] for g in groups]
+            for rule, row in zip(self.rules, hit, strict=True):
+                demand(len(row) >= whole // rule.b or isinstance(rule, Mamba) or rule.scratch)
+            hit_tokens, hit = whole, [row[: whole // rule.b] for rule, row in zip(self.rules, hit, strict=True)]
         local = request.computed + hit_tokens
         total = min(local + op.external, max_len)
         main = total + op.new_tokens

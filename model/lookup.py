@@ -11,10 +11,10 @@ from .attention import Rule, demand
 from .ops import Shape
 
 
-def check_sizes(shape: Shape, rules: Sequence[Rule]) -> None:
+def check_sizes(shape: Shape) -> None:
     """CoreError unless the scheduler block is whole blocks of every group (core.md §9)."""
     unit = shape.scheduler_block_size
-    demand(unit % shape.hash_block_size == 0 and all(unit % rule.b == 0 for rule in rules))
+    demand(unit % shape.hash_block_size == unit % shape.least_scheduler_block_size == 0)
 
 
 def check(shape: Shape, rules: Sequence[Rule]) -> None:
@@ -29,15 +29,15 @@ def check(shape: Shape, rules: Sequence[Rule]) -> None:
 def check_groups(shape: Shape, rules: Sequence[Rule]) -> None:
     """CoreError unless blocks are whole hash blocks where contents are looked up."""
     if shape.caching and len(rules) == 1:
-        demand(rules[0].b == shape.hash_block_size)
+        demand(rules[0].group.block_size * shape.parallel == shape.hash_block_size)
     elif shape.caching:
-        demand(all(rule.group.block_size % shape.hash_block_size == 0 for rule in rules))
-        demand(shape.parallel == 1)
+        sizes = [rule.group.block_size for rule in rules if not rule.scratch]
+        demand(shape.parallel == 1 and bool(sizes) and all(size % shape.hash_block_size == 0 for size in sizes))
 
 
 def alignment(shape: Shape, rules: Sequence[Rule]) -> int:
     """Hits end at multiples of so many tokens: the scheduler block size; with one group, its own."""
-    return rules[0].b if len(rules) == 1 else shape.scheduler_block_size
+    return shape.least_scheduler_block_size if len(rules) == 1 else shape.scheduler_block_size
 
 
 def replay_boundary(rules: Sequence[Rule], unit: int, num_tokens: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from math import lcm
 from typing import Any, Literal, TypeAlias
 
-Kind: TypeAlias = Literal["full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross"]
+Kind = Literal["full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross", "rswa", "ring"]
 MambaMode: TypeAlias = Literal["none", "all", "align"]  #: which states a Mamba layer keeps (core.md §7)
 Value: TypeAlias = "int | float | str | bool | tuple[Value, ...] | None"  #: what an outcome carries
 
@@ -40,7 +40,7 @@ class Group(_Brief):
 
     kind: Kind
     block_size: int
-    window: int = 0  #: sliding kinds: a query attends to itself and the `window - 1` tokens before it
+    window: int = 0  #: kinds with a window: a query attends to itself and the `window - 1` tokens before it
     chunk: int = 0  #: chunked kind: a query attends within its chunk of so many tokens
     mamba_mode: MambaMode = "none"
     speculative_blocks: int = 0  #: mamba kind: blocks set aside for states of drafts

@@ -38,8 +38,7 @@ class Core:
 
     rules: list[Rule]
     alignment: int
-    ahead = 0
-    """How many tokens behind a block its identity covers, too."""
+    ahead = 0  # how many tokens behind a block its identity covers, too
 
     def __init__(self, shape: Shape, policy: "Policy") -> None:
         self.shape, self.policy = shape, policy
@@ -56,11 +55,9 @@ class Core:
         """By group and request: the table entry and the block that it shares and will write on in (`partial`)."""
         self.named_itself: dict[tuple[int, str], int] = {}
         """Of those that the request has named itself, tokens up to the end: the names move, not the table."""
-        self.copied: tuple[tuple[int, int], ...] = ()
-        """Copies that the operation asks for: source and target."""
-        self.offers: list[Offer] = []
-        self.offered: tuple[ops.Value, ...] = ()
-        """States offered to a connector that are not told yet; and what the operation tells besides its outcome."""
+        self.copied: tuple[tuple[int, int], ...] = ()  # source and target of each copy that the operation asks for
+        self.offers: list[Offer] = []  # states offered to a connector that are not told yet
+        self.offered: tuple[ops.Value, ...] = ()  # what the operation tells besides its outcome
 
     def identity(self, request: Request, group: int, i: int) -> Identity:
         """The content up to the end of block `i` of the request's table."""
@@ -100,7 +97,8 @@ class Core:
         if name in self.registered[group] or self.rules[group].by_encoder:
             return 0
         self.state.tables[group][name], missing = self.begun(group, plan)
-        self.registered[group][name] = len(self.state.tables[group][name])
+        if not self.rules[group].scratch:
+            self.registered[group][name] = len(self.state.tables[group][name])
         if self.policy.copies is not None and self.policy.copies(self, group, plan):
             i = plan.local // self.rules[group].b
             self.tails[group, name] = (i, plan.hit[group][-1])
@@ -408,6 +406,7 @@ class Policy:
     # What is in `features`; without it None and False.
     state: type[State] = State
     ahead: Callable[[Shape], int] | None = None  # tokens behind a block that its identity covers
+    also_named: Callable[[Core, Request, int], tuple[ExtraKey, ...]] | None = None  # by what else is a block named?
     junction: Callable[[Core, Request, int], int] | None = None  # where a prefix ends that others share
     copies: Callable[[Core, int, Plan], bool] | None = None  # is a block copied for this allocation?
     make_private: Callable[[Core, int, str, bool], list[int]] | None = None  # copies it

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ...model.ops import Shape
 from ..targets.base import Calculator, Target
-from ..targets.declarations import OF_TODAY, OFFERS, STARVED
+from ..targets.declarations import KINDS_OF_FEW, OF_TODAY, OFFERS, STARVED
 from ..targets.family import Mutable
 from .impl_limits import LowLimits
 from .vllm.binding import Binding, names_of
@@ -144,7 +144,7 @@ def bind_impl(core: str = "impl") -> Binding:
             release_of(REFERENCE),
             retention="keyword",
             loses=frozenset(),
-            offers=frozenset(OFFERS) - {STARVED} - OF_TODAY,
+            offers=frozenset(OFFERS) - {STARVED} - OF_TODAY - KINDS_OF_FEW,
         ),
     )
 

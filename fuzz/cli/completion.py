@@ -101,9 +101,9 @@ def release_names(incomplete: str) -> list[str]:
 
 def attention_lists(incomplete: str) -> list[str]:
     """A comma-separated list of attention types, with its last name completed."""
-    from ..workload.shapes import ATTENTION
+    from ..workload.shapes import EVERY_ATTENTION
 
-    return _fitting([*_lists(incomplete, ATTENTION), "all"], incomplete)
+    return _fitting([*_lists(incomplete, EVERY_ATTENTION), "all"], incomplete)
 
 
 def oracle_lists(incomplete: str) -> list[str]:

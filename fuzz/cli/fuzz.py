@@ -97,7 +97,7 @@ def fuzz(
     from ..reports.floors import read_floors
     from ..traces.known_file import read_known
 
-    names = attention_names(attention)
+    names = attention_names(attention, few=True)
     wanted = read_floors(floors) if floors else {}
     folder_or_usage(out)
     if write_known is not None and os.path.lexists(write_known):

@@ -145,12 +145,12 @@ def usage(option: str = "") -> Iterator[None]:
         raise typer.BadParameter(f"{option}: {error}" if option else str(error)) from None
 
 
-def attention_names(text: str) -> tuple[str, ...]:
-    """The names in a comma-separated list, all of them for `all`. BadParameter for an unknown one."""
+def attention_names(text: str, *, few: bool = False) -> tuple[str, ...]:
+    """As `attention_named`; BadParameter for an unknown one."""
     from ..opening.oracles import attention_named
 
     with usage("--attention"):
-        return attention_named(text)
+        return attention_named(text, few=few)
 
 
 def known_or_usage(what: str, names: Iterable[str], known: Collection[str], see: str) -> None:

@@ -76,13 +76,13 @@ def fuzz_traffic(
     from ..traffic.fuzzing import TrafficTask
     from ..traffic.fuzzing import fuzz_traffic as run
     from ..traffic.logs import read_log
-    from ..workload.shapes import ATTENTION
+    from ..workload.shapes import EVERY_ATTENTION
 
     if len(names := attention_names(attention)) != 1:
         raise typer.BadParameter(f"--attention: one of the types, not {len(names)}; a log is served by one core")
     with usage():
         read = read_log(log, seed, shared).cut(first, requests).shortened(divide)
-    setting = TrafficSetting(ATTENTION[names[0]], block_size, blocks, running, stride=stride, divisor=divide)
+    setting = TrafficSetting(EVERY_ATTENTION[names[0]], block_size, blocks, running, stride=stride, divisor=divide)
     plan = Plan(seed, attention=names, shrink_seconds=shrink_seconds, allow_vacuous=allow_vacuous)
     with closed_after(open_or_usage(target, isolate)) as core, document_alone(as_json):
         with usage("--attention"):

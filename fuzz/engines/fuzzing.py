@@ -17,10 +17,11 @@ from ..reports.progress import progress
 from ..reports.run import RunDocument
 from ..reports.summary import Summary, digest_text
 from ..reports.vacuity import vacuity
-from ..targets.base import Target, lacking, likeness
+from ..targets.base import Target, left_out_for, likeness
+from ..targets.declarations import KINDS_OF_FEW
 from ..targets.family import unpatched
 from ..targets.unharmed import unharmed
-from ..workload.shapes import ATTENTION, possible_attention
+from ..workload.shapes import EVERY_ATTENTION, possible_attention
 from .jobs import run_jobs
 from .live_run import LiveRun
 from .plan import DEFAULT_SECONDS, Plan
@@ -180,7 +181,8 @@ def _run(task: FuzzTask, target: Target, done: Summary, live: LiveRun | None) ->
 
 def _is_all(plan: Plan, target: Target | None) -> bool:
     """True if the plan has all attention types that the target can have."""
-    return tuple(plan.attention) == possible_attention(tuple(ATTENTION), lacking(target) if target else ())
+    lacks = left_out_for(target) if target else KINDS_OF_FEW
+    return tuple(plan.attention) == possible_attention(tuple(EVERY_ATTENTION), lacks)
 
 
 def repeat_command(task: FuzzTask, done: Summary, target: Target | None = None) -> str:

@@ -10,8 +10,8 @@ from ..opening.oracles import memory_named
 from ..reports.summary import Summary
 from ..runs.canary import Canary, check_oracles
 from ..runs.judging import Judging
-from ..targets.base import Target, lacking
-from ..workload.shapes import ATTENTION, possible_attention
+from ..targets.base import Target, left_out_for
+from ..workload.shapes import ATTENTION, EVERY_ATTENTION, possible_attention
 from ..workload.tuning import USUAL_TUNING, Tuning
 
 RUN_OPERATIONS = USUAL_TUNING.operations
@@ -34,7 +34,7 @@ class Plan:
     seconds: float | None = None
     operations: int | None = None
     attention: Sequence[str] = tuple(ATTENTION)
-    """Names of `shapes.ATTENTION`, taken in turn."""
+    """Names of `shapes.EVERY_ATTENTION`, taken in turn."""
     chaos: bool = False
     """Break preconditions on purpose in every run."""
     without: tuple[str, ...] = ()
@@ -69,11 +69,11 @@ class Plan:
 
     def possible_on(self, target: Target) -> "Plan":
         """The plan with the attention types that the target can have. ValueError if there are none."""
-        lacks = lacking(target)
+        lacks = left_out_for(target)
         possible = possible_attention(self.attention, lacks)
         if possible:
             return replace(self, attention=possible)
-        every = possible_attention(tuple(ATTENTION), lacks)
+        every = possible_attention(tuple(EVERY_ATTENTION), lacks)
         remedy = f"choose from {', '.join(every)}" if every else "and nothing else can be built either"
         raise ValueError(f"{target.name} lacks what {', '.join(self.attention)} is made of; {remedy}")
 

@@ -18,7 +18,7 @@ from ..runs.case import loop
 from ..runs.open_run import drawn_script, drawn_shape, guarded, open_run, usable, workload_of
 from ..runs.run import Run
 from ..targets.base import Target, TargetLostError, TargetUnavailableError, adapted_shape
-from ..targets.declarations import OF_TODAY, STARVED
+from ..targets.declarations import KINDS_OF_FEW, OF_TODAY, STARVED
 from ..traces.replay import replay
 from ..workload.draw import SeededDraw
 from ..workload.operations import Workload
@@ -203,7 +203,7 @@ def located(run: Run, late: Finding) -> tuple[Finding, Trace]:
     return (late, run.trace) if finding is None else (finding, trace)
 
 
-UNDRAWN = OF_TODAY | {STARVED, AllocateBatch.__name__}
+UNDRAWN = OF_TODAY | KINDS_OF_FEW | {STARVED, AllocateBatch.__name__}
 """What is not even drawn for a target that lacks it."""
 
 

@@ -6,14 +6,18 @@ from ...model.attention import RULES, Mamba
 from ...model.ops import Kind
 from .chunks import CHUNKED, CHUNKED_LAYERS
 from .encoders import CROSS, CROSS_LAYERS, ENCODER_LAYERS
+from .few import RING, RSWA
 from .full import FULL, FULL_LAYERS, HIDDEN_LAYERS, MLA, MLA_LAYERS, SINK, SINK_LAYERS, TQ, TQ_LAYERS
 from .record import AttentionKind, LayerClass
 from .states import MAMBA, MAMBA_LAYERS
 from .windows import SLIDING, SLIDING_LAYERS, SLIDING_MLA, SLIDING_MLA_LAYERS
 
-KINDS: Mapping[Kind, AttentionKind] = {
-    kind.name: kind for kind in (FULL, MLA, TQ, SINK, SLIDING, SLIDING_MLA, CHUNKED, MAMBA, CROSS)
-}
+_MOST: tuple[AttentionKind, ...] = (FULL, MLA, TQ, SINK, SLIDING, SLIDING_MLA, CHUNKED, MAMBA, CROSS)
+_FEW: tuple[AttentionKind, ...] = (RSWA, RING)
+KINDS: Mapping[Kind, AttentionKind] = {kind.name: kind for kind in (*_MOST, *_FEW)}
+OF_MOST = tuple(kind.name for kind in _MOST)
+OF_FEW = tuple(kind.name for kind in _FEW)
+"""Those that only some cores have, and are drawn for no others."""
 STATE_SPECS = {kind.spec for kind in KINDS.values() if RULES[kind.name] is Mamba}
 """Classes of specs of layers that keep states."""
 SIMPLEST: tuple[Kind, ...] = ("full", "sliding", "mamba", "chunked")
@@ -35,6 +39,15 @@ HYBRIDS: tuple[tuple[Kind, ...], ...] = (
     ("full", "mamba", "mamba"),
 )
 """Kinds of the groups of a core that has several, as models have them."""
+HYBRIDS_OF_FEW: tuple[tuple[Kind, ...], ...] = (
+    ("full", "rswa"),
+    ("rswa", "mamba"),
+    ("full", "ring"),
+    ("mamba", "ring"),
+    ("full", "sliding", "ring"),
+    ("full", "mamba", "ring"),
+)
+"""The same with kinds that few cores have."""
 LAYERS: Mapping[str, LayerClass] = {
     layers.name: layers
     for layers in (

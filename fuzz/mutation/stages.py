@@ -20,9 +20,9 @@ from ..engines.seeded import run_random
 from ..findings.finding import Finding
 from ..findings.oracle_names import MODEL_FREE, ORACLES
 from ..reports.summary import Summary
-from ..targets.base import Calculator, Target, TargetLostError, lacking
+from ..targets.base import Calculator, Target, TargetLostError, left_out_for
 from ..workload.draw import SeededDraw
-from ..workload.shapes import ATTENTION, possible_attention
+from ..workload.shapes import EVERY_ATTENTION, possible_attention
 
 Kinds: TypeAlias = frozenset[tuple[str, ...]]
 """Oracle, observable and kind of operation of what a stage has found."""
@@ -46,7 +46,7 @@ class Budget:
 
     def stages(self, target: Target) -> "Iterator[Stage]":
         """What is tried on this target, in order: a little of everything, which finds most, then the whole."""
-        attention = possible_attention(tuple(ATTENTION), lacking(target))
+        attention = possible_attention(tuple(EVERY_ATTENTION), left_out_for(target))
         yield Stage("lockstep", min(500, self.operations), attention)
         yield Stage(CONFIGURATIONS, min(20, self.cases))
         yield Stage("lockstep", self.operations, attention)

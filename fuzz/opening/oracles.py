@@ -15,7 +15,7 @@ from ..findings.words import did_you_mean
 from ..oracles.shadow import ListMemory, Memory
 from ..targets.base import Target, TargetUnavailableError, close_target, designs_of, hidden_fields, lacking, likeness
 from ..targets.family import unpatched
-from ..workload.shapes import ATTENTION
+from ..workload.shapes import ATTENTION, EVERY_ATTENTION
 from .names import OurCore, PlantedFault, ReleaseName, parsed
 from .targets import open_target
 
@@ -141,15 +141,17 @@ def open_tensor_memory(where: str) -> "Callable[[Shape], TensorMemory]":
     return new_memory
 
 
-def attention_named(text: str) -> tuple[str, ...]:
-    """The names in a comma-separated list, all of them for `all`. ValueError, with what was meant, for an unknown one.
+def attention_named(text: str, *, few: bool = False) -> tuple[str, ...]:
+    """The names in a comma-separated list, all of them for `all`; with `few` also those of kinds that few targets have,
+    for whoever leaves out what the target does not offer. ValueError, with what was meant, for an unknown one.
 
-    The names are those of `ATTENTION`.
+    The names are those of `EVERY_ATTENTION`.
     """
-    names = tuple(ATTENTION) if text == "all" else tuple(name.strip() for name in text.split(",") if name.strip())
+    every = EVERY_ATTENTION if few else ATTENTION
+    names = tuple(every) if text == "all" else tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
-        if name not in ATTENTION:
-            raise ValueError(f"{name!r} is unknown; {did_you_mean(name, (*ATTENTION, 'all'))}")
+        if name not in EVERY_ATTENTION:
+            raise ValueError(f"{name!r} is unknown; {did_you_mean(name, (*EVERY_ATTENTION, 'all'))}")
     if not names:
         raise ValueError("an empty list leaves nothing to run; write all, or some of full, sliding, mamba, ...")
     return names

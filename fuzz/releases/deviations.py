@@ -29,6 +29,7 @@ from ..targets.rule import Rule
 from ..traces.replay import replay
 from ..traces.shrink import shrink
 from ..traces.trace_file import FoundWhat, TraceFile, read_trace, write_trace
+from ..workload.shapes import EVERY_ATTENTION
 from .markdown import prose
 
 KEPT = "docs/evidence/deviations"
@@ -38,7 +39,8 @@ KEPT = "docs/evidence/deviations"
 def find_smallest(name: str, deviation: Deviation, target: Target, seconds: float) -> TraceFile | None:
     """The smallest trace of this name (`trace_names`) of a deviation; None if none came up in so many seconds."""
     summary = Summary(target.name, "random", 0)
-    plan = Plan(0, seconds=seconds, chaos=deviation.chaos_only, without=(name,)).possible_on(target)
+    every = tuple(EVERY_ATTENTION)
+    plan = Plan(0, seconds, attention=every, chaos=deviation.chaos_only, without=(name,)).possible_on(target)
     run_random(target, plan, summary)
     if summary.finding is None or summary.trace is None:
         return None

@@ -14,7 +14,7 @@ from ..targets.declarations import HOLDS_BACK, STARVED, in_shape
 from ..workload.draw import Draw
 from ..workload.operations import LandingsSaid, Workload
 from ..workload.rounds import with_rounds
-from ..workload.shapes import ATTENTION, draw_shape, with_offered
+from ..workload.shapes import EVERY_ATTENTION, draw_shape, with_offered
 from ..workload.steps import BLOCK_SIZES, with_steps
 from ..workload.tuning import USUAL_TUNING, Tuning
 from ..workload.turns import About
@@ -41,18 +41,18 @@ _SPECIAL: Mapping[About, Callable[[Draw, Shape], Shape]] = {"rounds": with_round
 
 
 def drawn_shape(run: Run, draw: Draw, attention: str, tuning: Tuning = USUAL_TUNING, *, about: About = "") -> Shape:
-    """A shape with the groups of this name in `shapes.ATTENTION`, as far as the target can have such a core; for a run
-    that is `about` something special, such a one."""
+    """A shape with the groups of this name in `shapes.EVERY_ATTENTION`, as far as the target can have such a core; for
+    a run that is `about` something special, such a one."""
     deep = {} if tuning is USUAL_TUNING else {"deep": tuning.deep}
     sizes = run.block_sizes or (BLOCK_SIZES if about == "steps" else ())
-    drawn = draw_shape(draw, ATTENTION[attention], sizes, **deep)
+    drawn = draw_shape(draw, EVERY_ATTENTION[attention], sizes, **deep)
     drawn = _SPECIAL[about](draw, drawn) if about else drawn
     return with_offered(draw, adapted_shape(tuning.sized(drawn), run.lacks), run.lacks)
 
 
 def drawn_script(run: Run, draw: Draw, attention: str) -> Trace:
     """A script for a shape as from `drawn_shape`."""
-    script = draw_script(draw, ATTENTION[attention], run.block_sizes, run.losses)
+    script = draw_script(draw, EVERY_ATTENTION[attention], run.block_sizes, run.losses)
     return replace(script, shape=adapted_shape(script.shape, run.lacks))
 
 

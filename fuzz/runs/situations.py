@@ -243,7 +243,7 @@ class Situations:
     def _alone(self, group: int, there: list[bool], more: int, size: int) -> bool:
         """True if the group alone would have a hit of `more` tokens or above, in a request of `size` tokens."""
         rule, unit = self.model.rules[group], self.model.alignment
-        if True not in there and not self._needs_nothing[group]:
+        if rule.scratch or (True not in there and not self._needs_nothing[group]):
             return False
         lengths = range(more, lookup.replay_boundary([rule], unit, size) + 1, unit)
         if rule.is_full:  # what has no hit of `more` tokens has no longer one

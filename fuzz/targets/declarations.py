@@ -13,7 +13,7 @@ from ...model.attention import RULES
 from ...model.ops import Group, Kind, Shape
 from ..findings.starved import Starved
 from ..findings.words import did_you_mean
-from ..kinds import KINDS
+from ..kinds import KINDS, OF_FEW, OF_MOST
 from ..kinds.compressed import COMPRESSED
 
 PAGE = "docs/reference/declarations.md"
@@ -233,19 +233,22 @@ OFFERS: Mapping[str, str] = {
     "Shape.names_junctions": "Where a prefix ends that requests share, a state gets a name, also inside a block.",
     "Shape.watermark": "Cores keep some blocks free when they admit a request while others run.",
     "hits_inside_blocks": "Steps end where the end of a prompt gets a name inside a block, so that hits end there.",
+    **{f"Group.kind={kind}": f"Groups of the kind `{kind}`, which few cores have." for kind in OF_FEW},
     STARVED: "Room is asked for while calls that the target names are refused, as by a device without a free page: as "
     "`Allocate`, and all of these calls but the first `served` fail. The allocation may be refused then, and nothing "
     "has changed; asked for again it is served.",
 }
 """Legal names of `offers`: what few cores have. A target that does not offer it lacks it."""
-OF_TODAY = frozenset(OFFERS) - {"AllocateBatch", "Arrive.missing", "Allocate.in_flight", STARVED}
-"""Those that belong to the rule of today (`model.features`)."""
+KINDS_OF_FEW = frozenset(f"Group.kind={kind}" for kind in OF_FEW)
+"""Those that are kinds of groups (`model.kinds`), which every oracle knows."""
+OF_TODAY = frozenset(OFFERS) - KINDS_OF_FEW - {"AllocateBatch", "Arrive.missing", "Allocate.in_flight", STARVED}
+"""Those that belong to the rule of today (`model.features`), and that no oracle but lockstep knows."""
 LACKS: Mapping[str, str] = {
     **_OPERATIONS,
     **_OPERATION_FIELDS,
     **_SHAPES,
     **_GROUPS,
-    **{f"Group.kind={kind}": f"No group of the kind `{kind}` is ever drawn." for kind in get_args(Kind)},
+    **{f"Group.kind={kind}": f"No group of the kind `{kind}` is ever drawn." for kind in OF_MOST},
     **_FEATURES,
 }
 """Legal names of `lacks`: kinds of operations and their fields, what shapes and groups have, and features in words."""
@@ -272,7 +275,7 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
 """What else is lacking where this is, all at once."""
 _LEGAL: Mapping[str, Mapping[str, str]] = {
     "hides": HIDES,
-    "lacks": LACKS,
+    "lacks": {**LACKS, **{name: OFFERS[name] for name in KINDS_OF_FEW}},  # for whoever lists all kinds but some
     "designs": DESIGNS,
     "loses": LOSES,
     "offers": OFFERS,

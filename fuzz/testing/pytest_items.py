@@ -16,7 +16,7 @@ from ..runs.open_run import open_run
 from ..targets.base import TargetUnavailableError, adapted_shape, lacking
 from ..traces.files import STORY, TraceError, other_form
 from ..workload.draw import SeededDraw
-from ..workload.shapes import ATTENTION, draw_shape
+from ..workload.shapes import ATTENTION, EVERY_ATTENTION, draw_shape
 from .corpus import CorpusCase, read_case
 from .pytest_options import chosen_seed
 from .pytest_shared import MARK, BlockproofItem, shared, shortest
@@ -168,7 +168,7 @@ class FuzzItem(TargetItem):
         """False if the target refuses all shapes of a good many."""
         run = open_run(self.core, plan.judging())
         for number in range(SHAPES_TRIED):
-            shape = draw_shape(SeededDraw(f"{plan.seed}/{number}"), ATTENTION[self.attention])
+            shape = draw_shape(SeededDraw(f"{plan.seed}/{number}"), EVERY_ATTENTION[self.attention])
             if run.start(adapted_shape(shape, lacking(self.core))) is not None or run.built:
                 return True
         return False

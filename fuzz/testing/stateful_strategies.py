@@ -10,7 +10,7 @@ from ...model.ops import Item, Shape
 from ..targets.base import adapted_shape
 from ..workload.bounds import ITEMS, item_named, tokens_of
 from ..workload.prompts import ADAPTERS, SALTS
-from ..workload.shapes import ATTENTION, draw_shape, possible_attention
+from ..workload.shapes import ATTENTION, EVERY_ATTENTION, draw_shape, possible_attention
 
 T = TypeVar("T")
 
@@ -37,16 +37,16 @@ class StrategyDraw:
 
 
 def check_attention(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of `ATTENTION`. ValueError for another one, and for none at all."""
-    if unknown := [name for name in names if name not in ATTENTION]:
-        raise ValueError(f"unknown attention {unknown[0]!r}: choose from {', '.join(ATTENTION)}")
+    """The names of `EVERY_ATTENTION`. ValueError for another one, and for none at all."""
+    if unknown := [name for name in names if name not in EVERY_ATTENTION]:
+        raise ValueError(f"unknown attention {unknown[0]!r}: choose from {', '.join(EVERY_ATTENTION)}")
     if not names:
-        raise ValueError(f"no attention: choose from {', '.join(ATTENTION)}")
+        raise ValueError(f"no attention: choose from {', '.join(EVERY_ATTENTION)}")
     return tuple(names)
 
 
 def shapes(attention: Sequence[str] = tuple(ATTENTION)) -> SearchStrategy[Shape]:
-    """Shapes with groups of these kinds of attention, names of `ATTENTION`. ValueError for an unknown one.
+    """Shapes with groups of these kinds of attention, names of `EVERY_ATTENTION`. ValueError for an unknown one.
 
     They are drawn by the rules of the seeded engine. Every correct core accepts them; they shrink towards one group of
     the first kind, small blocks and a small pool.
@@ -69,7 +69,7 @@ def buildable_shapes(
 
 @st.composite
 def _shapes(draw: DrawFn, attention: tuple[str, ...], block_sizes: tuple[int, ...]) -> Shape:
-    kinds = ATTENTION[draw(st.sampled_from(attention))]
+    kinds = EVERY_ATTENTION[draw(st.sampled_from(attention))]
     return draw_shape(StrategyDraw(draw), kinds, block_sizes)
 
 

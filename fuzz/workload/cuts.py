@@ -27,7 +27,8 @@ class Cuts(Prompts):
         self._peels = draw.choose(tuning.peels) * self.has("Evict")
         self._sizes = [group.block_size * shape.parallel for group in shape.groups]
         groups = range(len(self._sizes))
-        self._holed = [group for group in groups if not RULES[shape.groups[group].kind].is_full] or [*groups]
+        rules = [RULES[group.kind] for group in shape.groups]
+        self._holed = [g for g in groups if not (rules[g].is_full or rules[g].scratch)] or [*groups]
         """Groups that can serve a hit behind a hole: their queries do not read all before them."""
         flagged = any(group.eagle for group in shape.groups)
         drafts = [group.eagle if flagged else shape.eagle for group in shape.groups]

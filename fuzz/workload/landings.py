@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ...model import ops
 from ...model.attention import rules_for
+from ...model.kinds.rswa import unread
 from ...model.ops import Operation, Shape
 from ..findings.starved import Starved
 from .bounds import most_flights
@@ -29,7 +30,7 @@ class Landings:
     def __init__(self, shape: Shape, *, loads: bool, tells: bool) -> None:
         """`loads`: whether tokens may come from outside; `tells`: whether the core is told what is in flight."""
         self._loads, self._tells = loads, tells
-        self._gives_up = any(rule.skipped(shape.max_model_len) > 0 for rule in rules_for(shape))
+        self._gives_up = any(unread(rule, 1, shape.max_model_len) for rule in rules_for(shape))
         self._begun: dict[str, list[int]] = {}
         """Per request, where the steps and loads begin that were not said to have landed, in tokens."""
         self._held: deque[Operation] = deque()

@@ -23,7 +23,8 @@ def takes_rounds(kinds: Sequence[Kind]) -> bool:
     >>> takes_rounds(("sliding", "mamba")), takes_rounds(("full", "sliding"))
     (True, False)
     """
-    behind_holes = [rule for kind in kinds if not (rule := RULES[kind]).is_full]
+    rules = [RULES[kind] for kind in kinds]
+    behind_holes = [rule for rule in rules if not (rule.is_full or rule.scratch)]
     return len(behind_holes) > 1 and any(rule.windowed for rule in behind_holes)
 
 

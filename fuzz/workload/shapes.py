@@ -6,25 +6,30 @@ from math import gcd, lcm
 
 from ...model.attention import RULES, Full, Mamba
 from ...model.ops import Group, Kind, Shape
-from ..kinds import HYBRIDS, KINDS
+from ..kinds import HYBRIDS, HYBRIDS_OF_FEW, KINDS, OF_FEW, OF_MOST
 from .bounds import sink_blocks
 from .draw import Draw
 from .finished import finished_shape
 from .tuning import USUAL_TUNING
 
 ATTENTION: Mapping[str, tuple[Kind, ...]] = {
-    "+".join(kinds): kinds for kinds in (*[(kind,) for kind in KINDS], *HYBRIDS)
+    "+".join(kinds): kinds for kinds in (*[(kind,) for kind in OF_MOST], *HYBRIDS)
 }
-"""The choices of `--attention`, each with the kinds of its groups."""
+"""Attention types that any core may be asked for, each with the kinds of its groups."""
+EVERY_ATTENTION: Mapping[str, tuple[Kind, ...]] = {
+    **ATTENTION,
+    **{"+".join(kinds): kinds for kinds in (*[(kind,) for kind in OF_FEW], *HYBRIDS_OF_FEW)},
+}
+"""The choices of `--attention`: these, and those that few cores have."""
 
 
 def possible_attention(names: Sequence[str], lacks: Collection[str]) -> tuple[str, ...]:
-    """Those of the names in `ATTENTION` whose groups a target can have that lacks this (`targets.declarations`).
+    """Those of the names in `EVERY_ATTENTION` whose groups a target can have that lacks this (`targets.declarations`).
 
     >>> possible_attention(("full", "mamba", "full+sliding"), {"Group.kind=mamba", "hybrids"})
     ('full',)
     """
-    groups = {name: ATTENTION[name] for name in names}
+    groups = {name: EVERY_ATTENTION[name] for name in names}
     return tuple(
         name
         for name, kinds in groups.items()
@@ -50,7 +55,8 @@ def _with_small_hashes(draw: Draw, shape: Shape) -> Shape:
     """The shape, mostly with smaller hash blocks, if it has states and all else can be looked up inside a block."""
     rules, size = {RULES[group.kind] for group in shape.groups}, shape.hash_block_size
     smaller = [part for part in range(1, size) if size % part == 0]
-    fine = shape.caching and shape.parallel == 1 and rules == {Full, Mamba} and smaller
+    small = all(issubclass(rule, Full | Mamba) or rule.scratch for rule in rules) and Mamba in rules
+    fine = shape.caching and shape.parallel == 1 and small and smaller and any(rule.is_full for rule in rules)
     return replace(shape, hash_block_size=draw.choose(smaller)) if fine and draw.integer(0, 3) else shape
 
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from .bounds import keeps_states_of
 from .rounds import takes_rounds
-from .shapes import ATTENTION
+from .shapes import ATTENTION, EVERY_ATTENTION
 from .steps import takes_steps
 
 About: TypeAlias = Literal["", "rounds", "steps"]
@@ -29,7 +29,7 @@ class Turn(NamedTuple):
     number: int
     """Of the turn."""
     attention: str
-    """A name in `ATTENTION`."""
+    """A name in `EVERY_ATTENTION`."""
     about: About
 
 
@@ -40,8 +40,8 @@ def in_turn(names: Sequence[str], rounds: int, steps: int = 0) -> Iterator[Turn]
     there have been `FIRST` usual runs, so many about `steps`, for
     every type that keeps states, and for each other in some turns.
     """
-    again = [name for name in names if takes_rounds(ATTENTION[name])] * rounds
-    stepping = [name for name in names if takes_steps(ATTENTION[name])]
+    again = [name for name in names if takes_rounds(EVERY_ATTENTION[name])] * rounds
+    stepping = [name for name in names if takes_steps(EVERY_ATTENTION[name])]
     for turn in count():
         yield from (Turn(turn, name, "") for name in names)
         yield from (Turn(turn, name, "rounds") for name in again if turn)
@@ -52,7 +52,7 @@ def in_turn(names: Sequence[str], rounds: int, steps: int = 0) -> Iterator[Turn]
 
 def _stepping(names: Sequence[str], turn: int, few: bool) -> list[str]:
     """Those of the types that have a run about steps in this turn, some of them two; `few`: one in eight of these."""
-    stated = [name for name in names if keeps_states_of(ATTENTION[name])]
+    stated = [name for name in names if keeps_states_of(EVERY_ATTENTION[name])]
     others = [name for name in names if name not in stated]
     if few:
         return [*stated[turn % SHARE :: SHARE], *others[turn % (4 * SHARE) :: 4 * SHARE]]

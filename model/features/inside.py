@@ -13,8 +13,8 @@ def alignment(shape: Shape, rules: Sequence[Rule]) -> int:
     """Hits end at multiples of so many tokens: of hash blocks where states are kept for more tokens than these, and
     each group can look up so."""
     fine = [rule for rule in rules if isinstance(rule, Mamba) and rule.align and rule.b > shape.hash_block_size]
-    coarse = [rule for rule in rules if not isinstance(rule, Mamba | Full) and rule.b != shape.hash_block_size]
-    inside = shape.caching and len(rules) > 1 and bool(fine) and not coarse
+    sizes = {rule.b for rule in rules if not (isinstance(rule, Mamba | Full) or rule.scratch)}
+    inside = shape.caching and len(rules) > 1 and bool(fine) and sizes <= {shape.hash_block_size}
     return shape.hash_block_size if inside else lookup.alignment(shape, rules)
 
 
@@ -59,7 +59,7 @@ class Names:
             else:
                 first = rule.first(length)
                 row = [NULL] * first + [self.whole(group, i) for i in range(first, whole)]
-                row += [self.inside(group, length)] if rest else []
+                row += [self.inside(group, length)] if rest and not rule.scratch else []
                 needed = row[first:]
             if NULL in needed:
                 return None
@@ -72,7 +72,7 @@ def hit(core: Core, request: Request, found: type[Names] = Names) -> tuple[int, 
     names, groups = found(core, request), range(len(core.rules))
     for length in range(arith.down(min(names.limit, request.limit), core.alignment), 0, -core.alignment):
         rows = names.blocks(groups, length)
-        if rows is not None:
+        if rows is not None and any(rows):
             return length, rows
     return 0, [[] for _ in groups]
 
@@ -81,7 +81,7 @@ def junction(core: Core, request: Request, hit: int, found: type[Names] = Names)
     """Where the prefix ends that the groups of full attention hold (those of the first kind, if there are none), if the
     common hit ends before it; else 0. In tokens."""
     names, rules = found(core, request), core.rules
-    first = next((rule for rule in rules if rule.is_full), rules[0]).group.spec
+    first = min(rules, key=lambda rule: (rule.scratch, not rule.is_full)).group.spec
     asked = [group for group, rule in enumerate(rules) if rule.group.spec == first]
     longer = range(arith.down(min(names.limit, request.limit), core.alignment), hit, -core.alignment)
-    return next((length for length in longer if names.blocks(asked, length) is not None), 0)
+    return next((length for length in longer if any(names.blocks(asked, length) or ())), 0)

@@ -19,7 +19,7 @@ def read(core: Core, name: str) -> tuple[Value, ...]:
     for rule, table in zip(core.rules, tables, strict=True):
         every = isinstance(rule, Mamba) or rule.by_encoder
         ids.append(tuple(table if every else table[: arith.cdiv(request.computed, rule.group.block_size)]))
-        if not rule.by_encoder:
+        if not (rule.by_encoder or rule.scratch):
             cached.append(max([named(core).covers.get(block, 0) for block in table if block != NULL], default=0))
     return (*ids, min(cached, default=0))
 

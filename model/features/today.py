@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from .. import arith, lookup
 from ..attention import Mamba, Rule, demand
 from ..identity import ExtraKey, extra_keys
-from ..ops import NULL, Allocate, Shape, Submit
+from ..kinds import rswa
+from ..ops import Allocate, Shape, Submit
 from ..state import Request
-from ..tables import Core, Policy, real
+from ..tables import Core, Policy
 from . import checkpoints, copies, inside, lookups, queries, reports
 from .names import NamedState
 
@@ -22,7 +23,8 @@ def let_go(core: Core, group: int | None, blocks: list[int], front: bool) -> Non
 def lists(core: Core, group: int) -> bool:
     """New blocks are zeroed where states are read before they are written: then those of every group of attention
     (`KVCacheConfig.needs_kv_cache_zeroing`)."""
-    return any(isinstance(rule, Mamba) for rule in core.rules) and not isinstance(core.rules[group], Mamba)
+    rule = core.rules[group]
+    return any(isinstance(rule, Mamba) for rule in core.rules) and not (isinstance(rule, Mamba) or rule.scratch)
 
 
 def margin(core: Core, op: Allocate) -> int:
@@ -33,15 +35,6 @@ def margin(core: Core, op: Allocate) -> int:
 def settled(request: Request, computed: int) -> int:
     """Tokens of steps whose outcome is known; the last one of a prompt that was loaded as a whole is computed again."""
     return min(computed - (request.computed - request.processed), len(request.tokens) - 1)
-
-
-def null_skipped(core: Core, group: int, name: str, settled: int) -> None:
-    """Entries that no query behind the settled tokens reads become null: drafts whose outcome is open are none of
-    these tokens, so nothing has to stay for them."""
-    table = core.state.tables[group].get(name, [])
-    end = min(core.rules[group].first(settled), len(table))
-    gone, table[:end] = real(table[:end]), [NULL] * end
-    core.state.let_go_by_identity(gone[::-1])
 
 
 def surely(request: Request) -> int:
@@ -88,6 +81,7 @@ TODAY = Policy(
     check=check,
     alignment=inside.alignment,
     ahead=names_ahead,
+    also_named=rswa.prompt_key,
     event_keys=event_keys,
     hit=inside.hit,
     connector_hit=lookups.for_connector,
@@ -97,7 +91,7 @@ TODAY = Policy(
     digests_by_size=False,
     settled=settled,
     surely=surely,
-    null_skipped=null_skipped,
+    null_skipped=rswa.null_unread,
     skips_tokens=True,
     copies=copies.copies,
     make_private=copies.make_private,

@@ -16,7 +16,7 @@ from typing import Any
 
 from ....model.attention import RULES, Mamba
 from ....model.ops import Group, Item, Shape, Submit
-from ...kinds import KINDS
+from ...kinds import KINDS, OF_FEW
 from .releases import Release, release_of
 from .surroundings import Surroundings
 
@@ -107,6 +107,11 @@ class Binding:
         }
         if missing := sorted(name for name in self.release.lacks if has.get(name)):
             raise NotImplementedError(f"vLLM {self.version} has no {missing[0]}; leave it out of the shape")
+        for kind in {group.kind: KINDS[group.kind] for group in shape.groups if group.kind in OF_FEW}.values():
+            try:
+                self.names(kind.spec)
+            except AttributeError:
+                raise NotImplementedError(f"this core has no {kind.spec}; leave {kind.name} out of the shape") from None
 
     def _keywords(self, shape: Shape) -> dict[str, object]:
         """Keyword arguments of the manager that not every release has."""

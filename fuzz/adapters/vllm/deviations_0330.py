@@ -9,6 +9,7 @@ from typing import Any
 
 from ....model.attention import CoreError, Mamba, demand
 from ....model.features import reports, today
+from ....model.kinds import rswa
 from ....model.ops import NULL, Shape, Submit
 from ....model.state import Request
 from ....model.tables import BlockIds, Core, Policy
@@ -18,6 +19,7 @@ from .fine_search import APART, FINE_SEARCH, FineSearch, fine_for_connector, fin
 from .identity_deviations import OVERLAPPING, Keys
 
 REPORTED, UNREPORTED = "reported-as-whole", "connector-unreported"
+OUTPUT_NAMED, LATE = "output-named-as-prompt", "gap-a-token-late"
 STILL = (
     *("chunked-cap", "states-by-scheduler", "mamba-states-pile-up", "draft-states-moved-away", "mamba-gate"),
     *("mamba-negative-demand", "mamba-external-state", "states-left-behind", "sink-construction"),
@@ -72,7 +74,40 @@ DEVIATIONS: tuple[Deviation, ...] = (
         condition="a lookup for a connector, Mamba or a window with a longer hit than full attention",
         source="Found by lockstep.",
     ),
+    Deviation(
+        OUTPUT_NAMED,
+        reason=(
+            "with R-SWA a generated token behind the window has not read what lies in the gap, yet its block is named "
+            "like one of a prompt with the same tokens, which has: whoever sends the answer back as part of a prompt "
+            "is served it. The release leaves it to the configuration of its only model with R-SWA to turn the prefix "
+            "cache off"
+        ),
+        condition="R-SWA with caching on, an answer longer than the window, and a longer prompt that begins with it",
+        source="Found by the shadow memory.",
+        corrupts=True,
+    ),
+    Deviation(
+        LATE,
+        reason="the gap of R-SWA ends one token before the window: its last block is given back a token later",
+        condition="R-SWA, and a window that begins where a block does",
+        source="Found by lockstep.",
+    ),
 )
+
+
+def named_as_prompt(quirks: Collection[str], core: Core, request: Request, end: int) -> Keys:
+    """What names a block besides: nothing, wherever the prompt ends."""
+    return () if quirks else rswa.prompt_key(core, request, end)
+
+
+def null_late(note: Note, core: Core, group: int, name: str, settled: int) -> None:
+    """Entries of the gap become null as if the query before were still to come."""
+    rule, prompt = core.rules[group], len(core.requests[name].submit.prompt)
+    if not rswa.has_gap(rule):
+        return rswa.null_unread(core, group, name, settled)
+    rswa.null_unread(core, group, name, settled - 1)
+    dead, table = rswa.unread(rule, prompt, settled), core.state.tables[group].get(name, [])
+    return note(LATE, any(table[dead.start : dead.stop]))
 
 
 def report_all(note: Note, core: Core, request: Request, length: int, rows: BlockIds) -> None:
@@ -141,6 +176,7 @@ DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "connector_hit": ((*FINE_SEARCH, *APART), fine_for_connector),
     "worth": (("registers-unreadable", "registers-by-scheduler-block"), release_worth),
     "settled": (("cut-by-all-computed",), all_processed),
+    "also_named": ((OUTPUT_NAMED,), named_as_prompt),
 }
 """As `deviations.DECISIONS`."""
 
@@ -192,7 +228,8 @@ class _KeysAhead:
 
 def policy_of(declared: Collection[str], note: Note) -> Policy:
     """What a core decides that has the deviations with these ids."""
-    return policy_by(deviations.Rules(today.TODAY, DECISIONS, state_deviations.ProcessedStates), declared, note)
+    base = replace(today.TODAY, null_skipped=partial(null_late, note)) if LATE in declared else today.TODAY
+    return policy_by(deviations.Rules(base, DECISIONS, state_deviations.ProcessedStates), declared, note)
 
 
 def policy_by(rules: deviations.Rules, declared: Collection[str], note: Note) -> Policy:

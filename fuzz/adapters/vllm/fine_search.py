@@ -77,8 +77,8 @@ class FineSearch(HitSearch):
 
     def first(self) -> int:
         """Tokens that the kind asked first holds."""
-        kind = self.spec_groups[0]
-        return self._alone(kind, self.limit)[0]
+        kind = self.spec_groups[0] if self.spec_groups else None
+        return self._alone(kind, self.limit)[0] if kind else 0
 
     def _alone(self, kind: SpecGroup, limit: int) -> tuple[int, BlockIds]:
         """What one kind holds within so many tokens."""
@@ -109,6 +109,8 @@ class FineSearch(HitSearch):
         ends: dict[SpecGroup, int] = {}
         rows: dict[SpecGroup, BlockIds] = {}
         given_up: set[SpecGroup] = set()
+        if not kinds:
+            return 0, rows
         one_round = len(kinds) <= 1 + kinds[0].rule.is_full
         while True:
             before = length

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from ...targets.declarations import OF_TODAY, SEVERAL_NAMES
+from ...targets.declarations import KINDS_OF_FEW, OF_TODAY, SEVERAL_NAMES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +175,7 @@ _CHANGES: tuple[dict[str, object], ...] = (
     {
         "since": "0.33",
         "eagle": "lookahead",
-        "offers": OF_TODAY | {"Arrive.missing"},
+        "offers": OF_TODAY | KINDS_OF_FEW | {"Arrive.missing"},
         "caches_unaligned_states": False,
         "loses": _LOSES | {"window-kept-for-scheduler"},
     },

@@ -48,7 +48,8 @@ class HitSearch:
         self.earliest = core.state.earliest()
         by_spec: dict[tuple[object, ...], list[int]] = {}
         for index, rule in enumerate(core.rules):
-            by_spec.setdefault(rule.group.spec, []).append(index)
+            if not rule.scratch:
+                by_spec.setdefault(rule.group.spec, []).append(index)
         specs = [SpecGroup(core.rules[same[0]], tuple(same)) for same in by_spec.values()]
         self.spec_groups = sorted(specs, key=lambda spec_group: not spec_group.rule.is_full)
 

@@ -87,7 +87,7 @@ class Answered:
     def _looked_up(self, move: Move, request: Tracked) -> None:
         record, name = self.record, move.name
         length, _ = self.hits.check_length(move)
-        reads = any(record.needed(group, length) for group in range(len(record.rules)))
+        reads = any(record.needed(request, group, length) for group in range(len(record.rules)))
         if reads and request.contents[length - 1] not in self._computed:
             raise Break("S7", f"{name}: hit of {length} tokens, which nobody has computed", "never computed")
         record.reached["contract: S7 checked"] += 1

@@ -22,7 +22,7 @@ class Hits:
     def __init__(self, record: RunRecord) -> None:
         self.record = record
         shape = record.shape
-        self.groups = [group for group, rule in enumerate(record.rules) if rule.cacheable]
+        self.groups = [group for group, rule in enumerate(record.rules) if rule.cacheable and not rule.scratch]
         self.unit = lcm(
             *(shape.hash_block_size if record.small_hash_blocks[g] else record.rules[g].b for g in self.groups)
         )
@@ -64,10 +64,10 @@ class Hits:
     def _check_row(self, request: Tracked, group: int, length: int, row: Sequence[int], seen: Snapshot) -> None:
         record, rule = self.record, self.record.rules[group]
         where = f"{request.submit.request}, group {group}: hit {list(row)} of {length} tokens"
-        if rule.cacheable and len(row) != cdiv(length, rule.b):
+        if group in self.groups and len(row) != cdiv(length, rule.b):
             what = f"{len(row)} entries of {rule.b} tokens, not {cdiv(length, rule.b)}"
             raise Break("S7", f"{where}: {what}", "another number of entries")
-        for entry in record.needed(group, length):
+        for entry in record.needed(request, group, length):
             if row[entry] == NULL:
                 losses = ["chunk-astride-block"] if is_astride(rule) else []
                 what = f"the query at {length} reads entry {entry}, which is null"
@@ -119,7 +119,7 @@ class Hits:
         """S14 of a lookup's answer, after `check_real`: no longer hit is one by the definition (`model.lookup`)."""
         record, request = self.record, move.request
         assert request is not None
-        if not record.shape.caching or request.submit.skip_lookup or request.hit is None:
+        if not (record.shape.caching and self.groups) or request.submit.skip_lookup or request.hit is None:
             return
         length = request.hit[0]
         self._check_replay(request, length)

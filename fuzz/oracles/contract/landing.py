@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from ....model import ops
 from ....model.attention import Rule
+from ....model.kinds.rswa import unread
 from ....model.ops import NULL
 from .moves import Move
 from .run_record import RunRecord
@@ -40,6 +41,8 @@ class Flight:
     """Its first token."""
     end: int
     """The one behind its last token."""
+    prompt: int
+    """How many tokens the prompt of its request has."""
     told_by: int | None = None
     """Position of the token with which the step is known to have landed; None until its tokens count as computed,
     `NEVER` for a request that has gone."""
@@ -52,7 +55,8 @@ class Flight:
             return entry in loaded_entries(rule, self.start, self.end)
         if rule.by_encoder:
             return reads
-        return entry >= (max(0, rule.skipped(self.start)) if reads else self.start) // rule.b
+        written = entry >= self.start // rule.b
+        return written or (reads and entry not in unread(rule, self.prompt, self.start))
 
 
 def loaded_entries(rule: Rule, start: int, end: int) -> range:
@@ -169,12 +173,12 @@ class Flights:
 
     def _launch(self, name: str, request: Tracked, operation: ops.Allocate | ops.Arrive) -> None:
         """The step begins, or the load that it waits for."""
-        computed = request.computed
+        computed, prompt = request.computed, len(request.submit.prompt)
         begun: list[Flight] = []
         if not request.arriving and request.scheduled:
-            begun = [Flight(name, computed, computed + request.scheduled)]
+            begun = [Flight(name, computed, computed + request.scheduled, prompt)]
         elif request.arriving and isinstance(operation, ops.Allocate) and operation.external:
-            begun = [Flight(name, computed - operation.external, computed, is_load=True)]
+            begun = [Flight(name, computed - operation.external, computed, prompt, is_load=True)]
         if begun:
             self._running.setdefault(name, []).extend(begun)
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from itertools import takewhile
 
 from ....model import ops
+from ....model.kinds.rswa import unread
 from ....model.lookup import alignment
 from ....model.ops import NULL, Done, Failed, Operation
 from ....model.shown.snapshot import Snapshot
@@ -121,16 +122,16 @@ def check_refusal(record: RunRecord, operation: Operation, before: Snapshot, aft
         if before.tables[group] == after.tables[group]:
             continue
         old, new = (side.tables[group].get(operation.request, []) for side in (before, after))
-        dead = max(0, min(rule.skipped(request.computed) // rule.b, len(old)))
+        dead = unread(rule, len(request.submit.prompt), request.computed)
         others = before.tables[group] | {operation.request: old} != after.tables[group] | {operation.request: old}
         kept = len(old) == len(new) and all(
-            now == was or (now == NULL and entry < dead) or record.is_copy(was, now)
+            now == was or (now == NULL and entry in dead) or record.is_copy(was, now)
             for entry, (was, now) in enumerate(zip(old, new, strict=True))
         )
         if others or not kept:
             change = f"{before.tables[group]} -> {after.tables[group]}"
             raise Break(
-                "S8", f"group {group}: refused, yet more changed than the {dead} dead entries: {change}", "tables"
+                "S8", f"group {group}: refused, yet more changed than the {len(dead)} dead entries: {change}", "tables"
             )
     merged = [block for tables in after.tables for block in tables.get(operation.request, ())] if record.merges else []
     if record.shows("free") and (gone := [b for b in before.free if b not in after.free and b not in merged]):

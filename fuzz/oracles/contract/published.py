@@ -57,7 +57,9 @@ class Published:
         self._judged = record.shows("labels", "tables") and shape.caching
         self.alignment = lookup.alignment(shape, record.rules)
         """In tokens: where hits end."""
-        self._groups = [g for g, rule in enumerate(record.rules) if rule.cacheable and not isinstance(rule, Mamba)]
+        self._groups = [
+            g for g, rule in enumerate(record.rules) if rule.cacheable and not (isinstance(rule, Mamba) or rule.scratch)
+        ]
         """States are registered where steps end, which is left to S14 and to the shadow memory."""
         self._waiting: defaultdict[str, _Waiting] = defaultdict(lambda: _Waiting(len(record.rules)))
         self._registers = self._early = False

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from ....model import ops
 from ....model.arith import cdiv
 from ....model.attention import Mamba, Rule, most_states
+from ....model.kinds.rswa import has_gap, unread
 from ....model.ops import NULL, Refused
 from ....model.shown.snapshot import Snapshot
 from ...findings.words import plural
@@ -32,11 +33,13 @@ class Room:
         self.record = record
         self._judged = record.shows("tables") and (record.shows("free") or record.shows("num_free"))
         self._ahead = Bounds(record.shape, record.losses, designs=record.designs).room_ahead
-        self._windows = [g for g, rule in enumerate(record.rules) if not (rule.is_full or rule.by_encoder)]
+        self._windows = [
+            g for g, rule in enumerate(record.rules) if has_gap(rule) or not (rule.is_full or rule.by_encoder)
+        ]
         self._left: dict[tuple[bool, ...], int] = {}
         """Per kind of allocation (`_kind`), the fewest blocks that one has left free beside reserved ones."""
-        self._unread: dict[str, list[list[int]]] = {}
-        """Per request, after each of its last steps: per group of `_windows`, leading entries that nobody reads."""
+        self._unread: dict[str, list[list[range]]] = {}
+        """Per request, after each of its last steps: per group of `_windows`, the entries that nobody reads."""
 
     def check(self, move: Move, held: Counter[int], outside: Collection[int]) -> None:
         """S17 for one operation. `held` and `outside`: who held which block before it."""
@@ -132,7 +135,8 @@ class Room:
         for drafts it may leave to the steps, and what is reserved as well."""
         record = self.record
         known, start = len(request.contents), request.computed
-        ahead = sum(self._comes_to_hold(rule, op, start, known) for rule in record.rules)
+        prompt = len(request.submit.prompt)
+        ahead = sum(self._comes_to_hold(rule, op, prompt, start, known) for rule in record.rules)
         own = {block for tables in move.before.tables for block in tables.get(move.name, ()) if block != NULL}
         rows = (hit_row(move, group) for group in range(len(record.rules)))
         own.update(block for row in rows for block in row if block != NULL and block in used)
@@ -143,17 +147,17 @@ class Room:
             record.break_unless_known(self._gate_losses(start), "S17", text, "over-admitted")
         record.reached["contract: S17 of admissions"] += 1
 
-    def _comes_to_hold(self, rule: Rule, op: ops.Allocate, start: int, known: int) -> int:
+    def _comes_to_hold(self, rule: Rule, op: ops.Allocate, prompt: int, start: int, known: int) -> int:
         """Blocks that a request holds at some moment from `start` on, until its `known` tokens are computed."""
         if rule.by_encoder:
             return rule.required(op.encoder_tokens)
         if isinstance(rule, Mamba) and rule.align:
             return most_states(rule, known)
-        if rule.is_full:
+        if rule.is_full and not has_gap(rule):
             return rule.required(known)
         batched = self.record.shape.max_num_batched_tokens
         places = range(min(start, known - 1), known)
-        return max(rule.required(min(place + batched, known)) - rule.first(place) for place in places)
+        return max(rule.required(min(place + batched, known)) - len(unread(rule, prompt, place)) for place in places)
 
     def _gate_losses(self, start: int) -> Iterator[str]:
         """Known losses that explain why the gate counts too little."""
@@ -172,15 +176,15 @@ class Room:
         it is about to leave, as soon as a block is taken again."""
         record, steps = self.record, self._unread.setdefault(move.name, [])
         if len(steps) == PATIENCE:
-            unread = steps.pop(0)
-            for group, end in zip(self._windows, unread, strict=True):
+            for group, dead in zip(self._windows, steps.pop(0), strict=True):
                 rule, table = record.rules[group], move.after.tables[group].get(move.name, [])
-                kept = [block for block in table[:end] if block != NULL]
+                kept = [block for block in table[dead.start : dead.stop] if block != NULL]
                 if kept and (isinstance(rule, Mamba) or (move.taken and len(kept) > 1)):
                     piles = ["mamba-states-pile-up"] if isinstance(rule, Mamba) and rule.p else []
-                    what = f"the first {end} entries of {table} have not been read for {PATIENCE} steps"
+                    what = f"entries {dead.start} to {dead.stop - 1} of {table} have not been read for {PATIENCE} steps"
                     text = f"{move.name}, group {group}: {what}, yet blocks {kept} stay there"
                     record.break_unless_known(piles, "S17", text, "kept too long")
         settled = min(request.running, request.computed, len(request.contents) - 1)  # which a core may go by
-        steps.append([record.rules[group].first(settled - record.rules[group].p) for group in self._windows])
+        rules, prompt = [record.rules[group] for group in self._windows], len(request.submit.prompt)
+        steps.append([unread(rule, prompt, settled - rule.p) for rule in rules])
         record.reached["contract: S17 of windows"] += 1

@@ -14,6 +14,7 @@ from itertools import chain
 from ....model import ops
 from ....model.arith import cdiv
 from ....model.attention import Mamba, Step, Written
+from ....model.kinds.rswa import attends, has_gap, told_apart
 from ....model.ops import NULL, Done, Operation, Shape
 from ....model.shown.snapshot import Snapshot
 from ...findings.oracle_names import PASSABLE
@@ -64,7 +65,9 @@ class RunRecord:
         """Per block: the content (prefix and group) that it was last filled with."""
         self.begun: list[Begun | None] = [None] * shape.num_blocks
         """Per block: what it holds, full or not."""
-        self.small_hash_blocks = [len(shape.groups) > 1 and rule.b > shape.hash_block_size for rule in self.rules]
+        self.small_hash_blocks = [
+            len(shape.groups) > 1 and not rule.scratch and rule.b > shape.hash_block_size for rule in self.rules
+        ]
         """Per group: True if hash blocks are smaller than blocks, so that part of a block can have an identity."""
         self.registered_in_part: set[int] = set()
         """Blocks that got their identity before they were full."""
@@ -78,7 +81,8 @@ class RunRecord:
         self.replays: dict[int, Replay] = {}
         """Prompts that were computed completely, by the content of their last token."""
         self._numbers: dict[Hashable, int] = {}
-        self.needed = cache(self._needed)
+        self._gaps = [has_gap(rule) for rule in self.rules]
+        self._needed = cache(self._needed_in)
 
     def shows(self, *names: str) -> bool:
         """True if the target shows all these fields of a snapshot."""
@@ -110,12 +114,15 @@ class RunRecord:
 
     # What a query reads.
 
-    def _needed(self, group: int, computed: int) -> tuple[int, ...]:
-        """Table entries with tokens that the query at position `computed` reads (by `Rule.attends`)."""
+    def needed(self, request: Tracked, group: int, computed: int) -> tuple[int, ...]:
+        """Table entries with tokens that the request's query at position `computed` reads (by `Rule.attends`)."""
+        return self._needed(group, computed, len(request.submit.prompt) if self._gaps[group] else 0)
+
+    def _needed_in(self, group: int, computed: int, prompt: int) -> tuple[int, ...]:
         rule = self.rules[group]
         if rule.by_encoder:
             return ()
-        return tuple(dict.fromkeys(t // rule.b for t in range(computed) if rule.attends(computed, t)))
+        return tuple(dict.fromkeys(t // rule.b for t in range(computed) if attends(rule, prompt, computed, t)))
 
     # Content.
 
@@ -138,9 +145,11 @@ class RunRecord:
         request.tokens += tokens
         root = ("root", submit.adapter or None, submit.adapter_version, submit.salt or None)
         before = contents[-1] if contents else self._number(root)
-        plain = submit.embeds is None and not submit.items
+        plain, gaps, prompt = submit.embeds is None and not submit.items, any(self._gaps), len(submit.prompt)
         for token in tokens:
             what: Hashable = (before, token) if plain else (before, token, *self._extras(submit, len(contents)))
+            if gaps and told_apart(self.rules, prompt, len(contents)):
+                what = (what, prompt)
             before = numbers.setdefault(what, len(numbers))
             contents.append(before)
 

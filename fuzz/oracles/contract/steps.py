@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from ....model import ops
 from ....model.arith import cdiv
 from ....model.attention import Mamba, Step
+from ....model.kinds.rswa import unread
 from ....model.ops import NULL
 from ....model.shown.snapshot import Snapshot
 from ..chunk_losses import is_astride
@@ -22,7 +23,7 @@ def _is_real(table: Sequence[int], entry: int) -> bool:
 def _excuses(record: RunRecord, request: Tracked, group: int, entry: int) -> Iterator[str]:
     """The known losses that explain why an entry is null although it is read or written."""
     rule = record.rules[group]
-    if request.computed < request.cut and entry < rule.skipped(request.cut) // rule.b:
+    if request.computed < request.cut and entry in unread(rule, len(request.submit.prompt), request.cut):
         yield "computed-taken-back"
     if is_astride(rule) and entry * rule.b < request.attached:
         yield "chunk-astride-block"
@@ -36,7 +37,7 @@ def check_needed(record: RunRecord, request: Tracked, after: Snapshot) -> None:
             record.reached["contract: S6 of states of drafts, left to the shadow memory"] += 1
             continue
         table = after.tables[group].get(name, ())
-        for entry in record.needed(group, computed):
+        for entry in record.needed(request, group, computed):
             if _is_real(table, entry):
                 continue
             what = f"the query at {computed} reads entry {entry} (tokens {entry * rule.b} ..) of {list(table)}"
@@ -58,11 +59,11 @@ def check_in_flight(record: RunRecord, request: Tracked, after: Snapshot, end: i
         last = (end - 1) // rule.b
         written = range(last, last + 1) if isinstance(rule, Mamba) else range(start // rule.b, rule.required(end))
         reads = request.running == start or not isinstance(rule, Mamba)  # a step reads one state, where it starts
-        for entry in (*(record.needed(group, start) if reads else ()), *written):
+        for entry in (*(record.needed(request, group, start) if reads else ()), *written):
             if _is_real(table, entry):
                 continue
             losses = [*_excuses(record, request, group, entry)]
-            if start < request.cut and entry < rule.skipped(request.cut) // rule.b:
+            if start < request.cut and entry in unread(rule, len(request.submit.prompt), request.cut):
                 losses.append("skipped-on-optimistic-count")
             what = f"entry {entry} of {list(table)} is null while the tokens {start} .. {end - 1} are computed"
             counted = f"{request.computed} tokens count as computed"

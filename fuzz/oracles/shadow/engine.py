@@ -25,6 +25,7 @@ from collections.abc import Collection, Hashable, Sequence
 from ....model import ops
 from ....model.arith import cdiv
 from ....model.attention import Mamba, Rule, Step
+from ....model.kinds.rswa import gap, told_apart
 from ....model.ops import NULL, Done, Operation, Outcome
 from ....model.shown.snapshot import Snapshot
 from ...kinds.compressed import stored
@@ -122,12 +123,13 @@ class Shadow(States):
     def _learn(self, request: EngineRequest, tokens: Sequence[int]) -> None:
         """Tokens have become known: give a number to each prefix that ends with one of them."""
         submit, contents, numbers = request.submit, request.contents, self._numbers
-        plain = not submit.items and submit.embeds is None
+        plain, prompt = not submit.items and submit.embeds is None, len(submit.prompt)
         root = (submit.adapter, submit.adapter_version, submit.salt)
         before: Hashable = contents[-1] if contents else root
         for at, token in enumerate(tokens, len(contents)):
             row, items = (None, ()) if plain else self._special(submit, at)
-            before = numbers.setdefault((at, before, token, row, items), len(numbers) + 1)
+            apart = prompt if self._gaps and told_apart(self.rules, prompt, at) else 0
+            before = numbers.setdefault((at, before, token, row, items, apart), len(numbers) + 1)
             contents.append(before)
 
     @staticmethod
@@ -178,8 +180,10 @@ class Shadow(States):
         start, end = request.computed, request.computed + request.scheduled
         ahead = min(end + request.lookahead, self.shape.max_model_len)
         for group, rule in self._attention:
-            if not rule.by_encoder:
-                self._read(request, group, rule, rule.skipped(start), start, snapshot)
+            if rule.scratch:
+                self._go_round(request, group, start, end, snapshot)
+            elif not rule.by_encoder:
+                self._read_from(request, group, start, start, snapshot)
                 self._write(request, group, start, end, snapshot)
                 if (drafts := max(end, len(request.contents))) < ahead:
                     self._write(request, group, drafts, ahead, snapshot)
@@ -200,8 +204,8 @@ class Shadow(States):
         self.memory.follow(after)
         self._exchange_states(request, before, after)
         for group, rule in self._attention:
-            if not rule.by_encoder:
-                self._read(request, group, rule, rule.skipped(request.computed), request.computed, after)
+            if not (rule.by_encoder or rule.scratch):
+                self._read_from(request, group, request.computed, request.computed, after)
         return None
 
     def _step_over(self, op: ops.Advance, request: EngineRequest, snapshot: Snapshot) -> None:
@@ -211,8 +215,10 @@ class Shadow(States):
         first = request.first_query(self.designs)
         if request.scheduled:
             for group, rule in self._attention:
-                if not rule.by_encoder:
-                    self._read(request, group, rule, rule.skipped(first), end, snapshot)
+                if rule.scratch:
+                    self._read_ring(request, group, snapshot)
+                elif not rule.by_encoder:
+                    self._read_from(request, group, first, end, snapshot)
                 else:
                     self._read(request, group, rule, 0, request.encoder_tokens, snapshot)
         request.computed, request.scheduled = end - op.rejected, 0
@@ -222,7 +228,7 @@ class Shadow(States):
         for group, rule in enumerate(self.rules):
             if isinstance(rule, Mamba):
                 self._settle_states(request, group, rule, known, snapshot)
-            else:
+            elif not rule.scratch:
                 self._judge_drafts(request, group, request.computed, snapshot)
 
     # Keys and values.
@@ -311,10 +317,44 @@ class Shadow(States):
             raise Corruption(name, group, start + wrong, what, f"reads {there}")
         self.reached["shadow: tokens read back"] += end - start
 
+    def _read_from(self, request: EngineRequest, group: int, first: int, end: int, snapshot: Snapshot) -> None:
+        """Check what queries from position `first` on read of the tokens before `end`."""
+        rule = self.rules[group]
+        unread, read_on = gap(rule, len(request.submit.prompt), first)
+        if 0 < unread < read_on:
+            self._read(request, group, rule, 0, min(unread, end), snapshot)
+        self._read(request, group, rule, read_on if unread < read_on else 0, end, snapshot)
+
+    # Rings.
+
+    def _go_round(self, request: EngineRequest, group: int, start: int, end: int, snapshot: Snapshot) -> None:
+        """A step reads the request's ring as the step before left it, and writes its tokens over the oldest ones."""
+        size, ring = self.shape.groups[group].block_size, request.rings.get(group)
+        if ring is None:
+            ring = request.rings[group] = [next(self._draft_numbers) for _ in range(size)]
+        else:
+            self._read_ring(request, group, snapshot)
+        for position in range(max(start, end - size), end):
+            ring[position % size] = next(self._draft_numbers)
+        self._store(request, group, 0, ring, snapshot)
+
+    def _read_ring(self, request: EngineRequest, group: int, snapshot: Snapshot) -> None:
+        """Check that nobody else has written into the request's ring."""
+        ring, rule = request.rings[group], self.rules[group]
+        if self._first_with_block(request, group, 0, len(ring), "read", snapshot) == 0:
+            found = self.memory.read(group, request.submit.request, 0, len(ring))
+            if found != ring:
+                block = snapshot.tables[group][request.submit.request][0]
+                raise Corruption(
+                    request.submit.request, group, 0, f"its ring, block {block}, was overwritten", "overwritten"
+                )
+        self.reached["shadow: rings read back"] += rule.scratch
+
     def _is_known_loss(self, request: EngineRequest, group: int, position: int) -> bool:
         """True, and counted, if this position has no block because of a loss that the target is known for."""
         rule = self.rules[group]
-        if request.computed < request.most_computed and position < rule.skipped(request.most_computed):
+        unread, read_on = gap(rule, len(request.submit.prompt), request.most_computed)
+        if request.computed < request.most_computed and unread <= position < read_on:
             return self._is_excused("computed-taken-back")
         return is_astride(rule) and position < request.attached and self._is_excused("chunk-astride-block")
 
@@ -350,7 +390,7 @@ class Shadow(States):
                 for entry, after in rule.writes(Step(end - 1, end)).items() if end > start else ():
                     if entry < len(table) and table[entry] != NULL:
                         self._put_state(request, group, after, table[entry])
-            elif not rule.by_encoder:
+            elif not (rule.by_encoder or rule.scratch):
                 first = start
                 while first < rule.skipped(end) and self._missing(name, group, first, first + 1, snapshot) is not None:
                     first += 1

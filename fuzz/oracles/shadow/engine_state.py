@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ....model import ops
 from ....model.attention import Mamba, Step
+from ....model.kinds.rswa import has_gap
 from ....model.ops import Shape
 from ....model.shown.snapshot import Snapshot
 from ...kinds.compressed import Compressed, rules_with
@@ -64,6 +65,8 @@ class EngineRequest:
     """Per group: which block a worker was told last for each table entry. It does not learn which have become null."""
     started: bool = False
     """True if a step was allocated since the tables were empty."""
+    rings: dict[int, list[int]] = field(default_factory=dict)
+    """Per group of rings: the tags in the request's one block, once a step has written there."""
     waiting: list[StateStep] = field(default_factory=list)
     """Steps that were allocated before it was known which drafts before them are accepted, the first one first. They
     run when that is known; each draft that is rejected lets them begin one token further left."""
@@ -87,6 +90,7 @@ class EngineRequest:
         self.attached = 0
         self.arriving, self.started, self.ran = None, False, None
         self.waiting.clear()
+        self.rings.clear()
         for per_group in (*self.drafts, *self.states):
             per_group.clear()
         for row in self.rows:
@@ -113,6 +117,7 @@ class EngineState:
         self._exchanges = EXCHANGES in self.designs
         self.reached: Counter[str] = Counter()
         self.rules = rules_with(shape, self.designs)
+        self._gaps = any(has_gap(rule) for rule in self.rules)
         self._keeps_states = any(isinstance(rule, Mamba) for rule in self.rules)
         self._compressed = any(isinstance(rule, Compressed) for rule in self.rules)
         self._attention = [(g, rule) for g, rule in enumerate(self.rules) if not isinstance(rule, Mamba)]

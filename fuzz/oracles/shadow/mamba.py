@@ -148,7 +148,11 @@ class States(EngineState):
         self._states_of_this_step.add((group, block))
 
     def _follow_copy(self, source: int, destination: int, snapshot: Snapshot) -> None:
-        """A request that holds the copy of a state instead of the state continues from the copy."""
+        """A request that holds the copy of a state instead of the state continues from the copy. A state is as new as
+        the one that it was copied from, whatever its block had before."""
+        new = self._states_of_this_step
+        new -= {(group, destination) for group in range(len(self.rules))}
+        new |= {(group, destination) for group in range(len(self.rules)) if (group, source) in new}
         for name, request in self._requests.items():
             for states, tables in zip(request.states, snapshot.tables, strict=True):
                 table = tables.get(name, ())

@@ -13,7 +13,7 @@ from ....model.shown.snapshot import Snapshot
 from ...findings.finding import our_bug
 from ...findings.oracle_names import LIVENESS
 from ...findings.words import plural
-from ...kinds import HYBRIDS, KINDS
+from ...kinds import HYBRIDS, KINDS, OF_FEW
 from ...opening.targets import open_target
 from ...oracles.liveness import judge
 from ...targets.base import (
@@ -24,6 +24,7 @@ from ...targets.base import (
     close_target,
     hidden_fields,
     lacking,
+    offering,
 )
 from ...workload.draw import SeededDraw
 from ..judging import Judging
@@ -119,9 +120,12 @@ def _everything_finishes(target: Target, report: Conformance, oracles: Sequence[
 
 def _other_kinds(target: Target, report: Conformance, size: int, oracles: Sequence[str]) -> None:
     """Which kinds of groups are built, each driven a little and judged by the oracles alone."""
+    unoffered = [kind for kind in OF_FEW if f"Group.kind={kind}" not in offering(target)]
     name, groups = "+".join(HYBRIDS[0]), tuple(KINDS[kind].usual(size, 2 * size) for kind in HYBRIDS[0])
     shapes = [("hybrids", name, shape_of(size, 12, groups=groups))]
-    shapes += [(f"Group.kind={kind}", kind, _shape_of_kind(kind, size)) for kind in KINDS if kind != "full"]
+    shapes += [
+        (f"Group.kind={kind}", kind, _shape_of_kind(kind, size)) for kind in KINDS if kind not in ("full", *unoffered)
+    ]
     told, missing = Scenario("Other kinds of groups"), []
     for name, kind, shape in shapes:
         driver = ScenarioDriver(target, report, oracles)

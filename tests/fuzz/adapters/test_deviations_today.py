@@ -12,7 +12,7 @@ from blockproof.fuzz.opening.known_deviations import declared_for
 from blockproof.fuzz.releases.deviations import undeclared
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.judging import Judging
-from blockproof.fuzz.targets.declarations import OF_TODAY
+from blockproof.fuzz.targets.declarations import KINDS_OF_FEW, OF_TODAY
 from blockproof.fuzz.targets.deviations import MISUSE_UNCHECKED, DeviatingModel, trace_names
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import FoundWhat, read_trace
@@ -31,7 +31,7 @@ TRACES = [name for deviation in DECLARED for name in trace_names(deviation)]
 class Described(Release):
     """A target that behaves as the release: the model with its deviations."""
 
-    offers = OF_TODAY | {"Arrive.missing"}
+    offers = OF_TODAY | KINDS_OF_FEW | {"Arrive.missing"}
 
     def __init__(self, without=(), release=RELEASE):
         super().__init__(release, without, release)

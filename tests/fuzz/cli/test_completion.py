@@ -14,7 +14,7 @@ from blockproof.fuzz.engines.mutants import MUTANTS
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.traces.reproduction import replay_command
-from blockproof.fuzz.workload.shapes import ATTENTION
+from blockproof.fuzz.workload.shapes import EVERY_ATTENTION
 
 SCRIPT = "import sys; sys.argv[0] = 'blockproof'; from blockproof.fuzz.cli.main import main; sys.exit(main())"
 
@@ -103,8 +103,9 @@ def test_targets_are_our_core_engines_what_is_installed_and_faults_once_they_are
 
 
 def test_lists_are_completed_at_their_last_name():
-    assert completion.attention_lists("") == [*ATTENTION, "all"]
-    assert completion.attention_lists("full,slid") == [f"full,{name}" for name in ATTENTION if name.startswith("slid")]
+    every = [*EVERY_ATTENTION]
+    assert completion.attention_lists("") == [*every, "all"]
+    assert completion.attention_lists("full,slid") == [f"full,{name}" for name in every if name.startswith("slid")]
     assert "full,full" not in completion.attention_lists("full,")
     assert completion.oracle_lists("shadow,c") == ["shadow,contract"]
     assert completion.oracle_lists("a") == ["all", "auto"]
