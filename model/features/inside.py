@@ -20,7 +20,7 @@ def alignment(shape: Shape, rules: Sequence[Rule]) -> int:
 
 def ends_inside(core: Core) -> bool:
     """Do hits end inside blocks?"""
-    return any(core.alignment < rule.b for rule in core.rules)
+    return any(core.alignment < rule.b for rule in core.rules if not rule.scratch)
 
 
 class Names:

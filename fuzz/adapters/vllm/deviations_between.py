@@ -211,6 +211,7 @@ CAME = (
             "worth": partial(worth, ()),
         },
         had=("eagle-cut-twice", "eagle-in-turn", "eagle-last-block", EARLY, AGAIN),
+        new=(*deviations_0330.FOR_CONNECTOR, *deviations_0330.OF_KINDS),  # nobody asks an older release for these
     ),
     Came(since="0.32", had=("common-prefix-unknown",)),
     Came(since="0.31", had=(LATE.id, BY_NAME.id, UNTAGGED.id, TWICE)),
@@ -223,8 +224,7 @@ CAME = (
     ),
     Came(
         since="0.29",
-        choices={"offer": None, "finish": finish, "lists": lists, "check": check, "counts_admitted": False}
-        | {"external_begins_whole": False},
+        choices={"offer": None, "finish": finish, "lists": lists, "check": check, "counts_admitted": False},
         decisions={
             "alignment": ((REFUSED,), alignment),
             "worth": (DECISIONS["worth"][0], partial(worth, by_scheduler=True)),

@@ -15,7 +15,7 @@ from ....model.state import Request
 from ....model.tables import BlockIds, Core
 from .search import HitSearch, SpecGroup
 
-APART = LEFT_BEHIND, AHEAD = "windows-left-behind", "states-ahead-of-attention"
+APART = LEFT_BEHIND, AHEAD, RINGS = "windows-left-behind", "states-ahead-of-attention", "rings-lag-behind"
 """Ids of the deviations of a lookup for a connector."""
 REFUSED = "windows-refuse-fine-hits"
 FINE_SEARCH = (
@@ -99,7 +99,8 @@ class FineSearch(HitSearch):
         for kind, (_, of_kind) in found.items():
             for group, row in zip(kind.groups, of_kind, strict=True):
                 rows[group] = row
-        return length, rows, any(end < length for end, _ in found.values())
+        rings = RINGS in self.quirks and length > 0 and any(rule.scratch for rule in self.core.rules)
+        return length, rows, rings or any(end < length for end, _ in found.values())
 
     def _reach(self, kind: SpecGroup, length: int) -> int:
         return min(length + behind(self.core, kind.rule), self.bound) if kind.rule.behind else length
