@@ -182,7 +182,7 @@ def grown(r: R, x: Layer, times: int) -> Layer:
 def fitted(r: R, x: Layer, common: int, page: int) -> Layer:
     """Whatever the backend packs into a row, and whatever the alignment makes of the page."""
     most = min(common, max(page // r.row(x), 1))
-    rows = max(size for size in range(1, most + 1) if common % size == 0)
+    rows = max((size for size in range(1, most + 1) if common % size == 0), default=1)
     return r.construct(replace(x, block_size=rows, page_size_padded=page))
 
 

@@ -2,7 +2,7 @@
 
 There a ratio of compression is called the tokens of a state, and the bytes of a state are no formula of the spec: the
 attention backend publishes them. Backends register operators when they are imported, which can be done once only, so
-what they publish is written down here; `test_calculator_today` asks them whether it is so.
+what they publish is written down here; `test_configuration_today` asks them whether it is so.
 
 This module runs in the Python environment of the target, where only the standard library and the target itself are
 installed.

@@ -1,6 +1,7 @@
 """The model of vLLM 0.33.0's arithmetic of configurations: what is a choice, what deviates, and what is not asked."""
 
 import json
+import subprocess
 
 import pytest
 from blockproof.fuzz.adapters.vllm.asked_today import asked
@@ -8,9 +9,11 @@ from blockproof.fuzz.adapters.vllm.configuration_0330 import CONFIGURATION_DEVIA
 from blockproof.fuzz.configuration.check import CheckLimits, Judge, run
 from blockproof.fuzz.configuration.draw import configuration_of
 from blockproof.fuzz.configuration.reach import Reach
+from blockproof.fuzz.opening.child import environment_of
 from blockproof.fuzz.opening.targets import open_calculator
 from blockproof.fuzz.targets.base import TargetUnavailableError, close_target
 
+from .released import place_of
 from .test_reference_rules import EXAMPLES as BEFORE
 from .test_reference_rules import HIDDEN, SINK, chunk, full, look, mamba, mla, model, window, window_mla, workers
 
@@ -212,6 +215,31 @@ def test_layers_that_are_placed_on_others_are_noticed_without_the_model(change, 
 
 # The release itself
 
+ASKED = """
+import importlib, torch
+from blockproof.fuzz.adapters.vllm.binding import bind_vllm
+from blockproof.fuzz.adapters.vllm.specs_today import published
+names = bind_vllm().names
+latent = "vllm.model_executor.layers.attention.mla_attention", "MLACommonBackend", "MLAAttentionSpec", {}
+window = latent[:2] + ("SlidingWindowMLASpec", {"sliding_window": 5})
+full = "vllm.v1.attention.backends.triton_attn", "TritonAttentionBackend", "FullAttentionSpec", {"head_size_v": 5}
+for module, backend, spec, more in (latent, window, full):
+    backend = getattr(importlib.import_module(module), backend)
+    for mode in ("NONE", "FP8_PER_TENSOR", "INT8_PER_TOKEN_HEAD", "FP8_PER_TOKEN_HEAD"):
+        sizes = {"block_size": 16, "num_kv_heads": 3, "head_size": 8, "dtype": torch.int8, **more}
+        made = names(spec)(**sizes, kv_quant_mode=names("KVQuantMode")[mode])
+        assert backend.customize_spec(made) == published(made), (spec, mode)
+"""
+
+
+@pytest.mark.slow
+def test_backends_publish_what_is_written_down_of_them(tmp_path):
+    """In a process of its own: a backend can be imported once only."""
+    place = place_of(NAME)
+    command = [str(place.python), "-P", "-c", ASKED]
+    done = subprocess.run(command, env=environment_of(place, tmp_path), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
 
 @pytest.fixture(scope="module")
 def release():
@@ -224,6 +252,7 @@ def release():
     close_target(calculator)
 
 
+@pytest.mark.slow
 def test_the_release_answers_what_the_model_of_it_answers(release):
     reach = Reach(NAME, 1)
     for op, inputs, *_ in EXAMPLES.values():
