@@ -27,6 +27,7 @@ from ....model.config_json import (
     LayerGroup,
     Layers,
     Spec,
+    WorkerConfig,
 )
 from ....model.ops import Failed, Shape
 from ...targets.deviations import DeviatingModel, Deviation
@@ -118,8 +119,8 @@ def is_type_uniform(r: R, layers: Layers) -> bool:
         return False
     demand(first.type in MANAGED)
     if first.type == Spec.MAMBA:
-        one = len({x.num_speculative_blocks for x in specs}) == 1
-        return one and all(r.page(x) == r.page(first) for x in specs)
+        drafts = first.num_speculative_blocks
+        return all(x.num_speculative_blocks == drafts and r.page(x) == r.page(first) for x in specs)
     if first.type in FULL:
         return all(x.type in FULL for x in specs)
     if first.type == Spec.WINDOW:
@@ -129,7 +130,7 @@ def is_type_uniform(r: R, layers: Layers) -> bool:
 
 def _name_type(r: R, wanted: object, found: object, layers: Layers) -> str:
     kinds = {x.type for x in layers.values()}
-    return "S-09" if kinds == {Spec.MAMBA} else "S-16" if Spec.SINK in kinds else "S-08"
+    return "S-09" if kinds == {Spec.MAMBA} and found is True else "S-16" if Spec.SINK in kinds else "S-08"
 
 
 def block_sizes(r: R, config: Config, specs: Sequence[Layer]) -> tuple[int, int]:
@@ -232,6 +233,15 @@ def cost(r: R, config: Config, groups: Sequence[LayerGroup]) -> int:
     return R.cost(r, config, groups)
 
 
+def worker_config(r: R, config: Config, groups: Sequence[LayerGroup], memory: int) -> WorkerConfig:
+    """A block of nothing is a crash."""
+    assert isinstance(config, ConfigToday)
+    if groups:
+        r.check_layout(config, groups)
+        demand(not config.by_blocks or r.bytes_per_block(groups) > 0)
+    return R.worker_config(r, config, groups, memory)
+
+
 def is_possible(r: R, config: Config, layers: Layers, memory: int) -> bool:
     """A block of nothing is a crash."""
     assert isinstance(config, ConfigToday)
@@ -330,6 +340,7 @@ ENTRIES = (
     ReleasedRule("check_layout", check_layout, "C-10"),
     ReleasedRule("cost", cost, "C-10"),
     ReleasedRule("strides", strides, "S-10"),
+    ReleasedRule("worker_config", worker_config, "S-10"),
     ReleasedRule("is_possible", is_possible, "S-10"),
     ReleasedRule("concurrency", concurrency, _name_concurrency),
     ReleasedRule("hash_at", hash_at, "C-01"),

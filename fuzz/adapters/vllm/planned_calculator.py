@@ -68,8 +68,11 @@ def _uniform_info(names: Names, inputs: Inputs) -> Any:
 
 def _uniform_pages(names: Names, inputs: Inputs) -> Any:
     spec = spec_from_json(names, inputs["spec"])
-    pages = spec.max_memory_usage_pages(vllm_config_from_json(inputs.get("vllm_config")))
-    return {"tuples": spec.get_max_layers_per_page_size(), "pages": pages}
+    tuples = spec.get_max_layers_per_page_size()
+    return {
+        "tuples": tuples,
+        "pages": spec.max_memory_usage_pages(vllm_config_from_json(inputs.get("vllm_config"))),
+    }
 
 
 def _grouped(names: Names, inputs: Inputs) -> tuple[Any, Any, list[Any]]:

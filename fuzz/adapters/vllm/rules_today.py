@@ -258,7 +258,7 @@ class LayersToday(OwnRules):
     def fitted(self, x: Layer, common: int, page: int) -> Layer:
         """As many rows as a page holds and a block of the groups is a multiple of."""
         most = min(common, max(page // self.row(x), 1))
-        rows = max(size for size in range(1, most + 1) if common % size == 0)
+        rows = max((size for size in range(1, most + 1) if common % size == 0), default=1)
         made = self.construct(replace(x, block_size=rows, page_size_padded=None, alignment=None))
         demand(self.page(made) <= page, "ValueError")
         return replace(made, page_size_padded=page)
