@@ -4,7 +4,7 @@ no more is left out of a question, or the question is not asked. Either is count
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from .specs_today import LATENT
+from ....model.config_json import LATENT
 
 Asked: TypeAlias = tuple[Mapping[str, object] | None, tuple[str, ...]]
 

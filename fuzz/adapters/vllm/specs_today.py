@@ -13,9 +13,10 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from ....model.config_json import LATENT
+
 Names: TypeAlias = Callable[[str], Any]
 
-LATENT = ("MLAAttentionSpec", "SlidingWindowMLASpec", "HiddenStateCacheSpec")
 PACKED_STATES = {None: 656, "deepseek_v4": 584}
 """Bytes of a state in the layout `fp8_ds_mla`, which a layer says itself, by the version of its model."""
 SAID_BY_RULE = ("dcp_sharded",)
