@@ -143,6 +143,7 @@ def block_sizes(r: R, config: Config, specs: Sequence[Layer]) -> tuple[int, int]
         return R.block_sizes(r, config, specs)
     sizes = [r.span(config, x) for x in specs]
     demand(all(size % asked == 0 for size in sizes), "ValueError")
+    demand(all(x.type != Spec.BASE for y in specs for x in (y.members or [y])), "NotImplementedError")
     return lcm(*sizes), asked
 
 

@@ -86,7 +86,7 @@ class RulesToday(LayersToday):
             return (page, page) if config.by_blocks else (page * num_blocks, page)
         heads = 1 if x.type == Spec.MAMBA else x.num_kv_heads
         demand(x.page_size_padded is None or heads == 1 or not num_blocks)
-        part = page // heads
+        part = page // heads if x.page_size_padded is None else page
         return (part, page) if config.by_blocks else (page * num_blocks, part)
 
     def cost(self, config: Config, groups: Sequence[LayerGroup]) -> int:

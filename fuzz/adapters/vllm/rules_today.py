@@ -131,6 +131,7 @@ class LayersToday(OwnRules):
         unit = gcd(*sizes) if unit is None else unit
         demand(unit >= 1 and all(size % unit == 0 for size in sizes), "ValueError")
         inside = any(x.block_size >= unit + (config.parallel == 1) for x in states)
+        demand(all(x.type != Spec.BASE for x in every), "NotImplementedError")
         ratios = [x.compress_ratio for x in every]
         demand(not any((unit if inside else whole) % ratio for ratio in ratios if ratio > 1), "ValueError")
         return whole, unit
