@@ -7,7 +7,7 @@ what the release before it did, too, keeps its id, although its smallest case ma
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import lcm
+from math import gcd, lcm
 from typing import Any, TypeVar
 
 from ....model.arith import up
@@ -137,14 +137,15 @@ def block_sizes(r: R, config: Config, specs: Sequence[Layer]) -> tuple[int, int]
     """A lone group has the cache's block size; a negative size of hashes is taken, and zero is divided by."""
     if len(specs) == 1:
         return R.block_sizes(r, config, [replace(specs[0], block_size=config.block_size)])
-    asked, hashed = config.hash_block_size, config.enable_prefix_caching or config.kv_connector
-    states = any(x.type == Spec.MAMBA and x.mamba_cache_mode != "align" for y in specs for x in (y.members or [y]))
-    if asked is None or asked >= 1 or not specs or not hashed or states:
+    sizes, hashed = [r.span(config, x) for x in specs], config.enable_prefix_caching or config.kv_connector
+    unit = gcd(*sizes) if config.hash_block_size is None else config.hash_block_size
+    every = [x for y in specs for x in (y.members or [y])]
+    states = any(x.type == Spec.MAMBA and x.mamba_cache_mode != "align" for x in every)
+    if unit >= 1 or not specs or not hashed or states:
         return R.block_sizes(r, config, specs)
-    sizes = [r.span(config, x) for x in specs]
-    demand(all(size % asked == 0 for size in sizes), "ValueError")
-    demand(all(x.type != Spec.BASE for y in specs for x in (y.members or [y])), "NotImplementedError")
-    return lcm(*sizes), asked
+    demand(all(size % unit == 0 for size in sizes), "ValueError")
+    demand(all(x.type != Spec.BASE for x in every), "NotImplementedError")
+    return lcm(*sizes), unit
 
 
 def with_page(r: R, x: Layer, page: int) -> Layer:
