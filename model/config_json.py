@@ -196,18 +196,18 @@ def record(kind: type[T], values: Mapping[str, object]) -> T:
     return kind(**values)
 
 
-def read_layer(raw: Mapping[str, object]) -> Layer:
+def read_layer(raw: Mapping[str, object], kind: type[Layer] = Layer) -> Layer:
     """A spec as it is given, none of its fields filled in."""
-    return record(Layer, {name: _field(name, value) for name, value in raw.items()})
+    return record(kind, {name: _field(name, value, kind) for name, value in raw.items()})
 
 
-def _field(name: str, value: object) -> object:
+def _field(name: str, value: object, kind: type[Layer] = Layer) -> object:
     """A field of a spec: arrays become tuples, a dtype its size."""
     match name, value:
         case "type", str():
             return Spec(value)
         case "kv_cache_specs", list():
-            return tuple((member, read_layer(raw)) for member, raw in value)
+            return tuple((member, read_layer(raw, kind)) for member, raw in value)
         case _, {"itemsize": size}:
             return size
         case _, list():
@@ -230,7 +230,7 @@ def show_spec(x: Layer) -> dict[str, Json]:
         "dtypes": [{"itemsize": size} for size in x.dtypes],
         "kv_cache_specs": [[name, show_spec(member)] for name, member in x.kv_cache_specs],
     }
-    changed = [name for name, default in DEFAULTS if getattr(x, name) != default]
+    changed = [field.name for field in fields(x) if getattr(x, field.name) != field.default]
     if x.head_size_v == x.head_size and "head_size_v" in changed:
         changed.remove("head_size_v")
     return {name: odd.get(name, getattr(x, name)) for name in changed}

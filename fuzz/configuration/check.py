@@ -16,9 +16,10 @@ from ..runs.case import loop
 from ..targets.answers import raised_by_target
 from ..targets.base import Calculator, TargetLostError, TargetUnavailableError
 from ..targets.configuration_answers import answer as right_answer
+from ..targets.deviations import DeviatingRules
 from ..targets.unharmed import allow_recursion
 from ..workload.draw import Draw, SeededDraw
-from .draw import Answer, Configuration, draw_configuration
+from .draw import Answer, Configuration, configuration_of, draw_configuration
 from .findings import LOCKSTEP, LOST, MODELS, ConfigurationFinding
 from .invariants import INVARIANTS, Invariant
 from .questions import Question, draw_questions
@@ -78,7 +79,7 @@ class _Configurations:
 
     def judge(self, drawn: str) -> Iterator[ConfigurationFinding]:
         """See `Case`."""
-        finding = self._judge.check(*draw_case(SeededDraw(drawn)), drawn)
+        finding = self._judge.check(*draw_case(SeededDraw(drawn), self._judge.reference), drawn)
         self._start = time.monotonic() if self._start is None else self._start
         self._reach.seconds = time.monotonic() - self._start
         return iter(() if finding is None else (finding,))
@@ -96,9 +97,17 @@ class _Configurations:
         return self._limits.reached(self._reach)
 
 
-def draw_case(draw: Draw) -> tuple[Configuration, list[Question]]:
-    """A configuration and what is asked about it."""
-    configuration = draw_configuration(draw, right_answer)
+def draw_case(draw: Draw, reference: DeviatingRules | None = None) -> tuple[Configuration, list[Question]]:
+    """A configuration and what is asked about it. `reference`: the rules of a release, which may be other right ones
+    than those of the chapter."""
+
+    def right(op: str, inputs: Mapping[str, object]) -> Answer:
+        if reference is None:
+            return right_answer(op, inputs)
+        asked, _ = reference.asked(op, inputs)
+        return {} if asked is None else reference.right(op, asked)
+
+    configuration = draw_configuration(draw, right, {} if reference is None else reference.drawn)
     return configuration, draw_questions(draw, configuration)
 
 
@@ -165,7 +174,11 @@ class Judge:
         return None
 
     def ask(self, op: str, inputs: Mapping[str, object]) -> Answer:
-        """The target's answer, after it was compared. FoundError if it is wrong, or if the target is lost over it."""
+        """The target's answer, after it was compared; nothing if it lacks what the question is about. FoundError if it
+        is wrong, or if the target is lost over it."""
+        if (possible := self._possible(op, inputs)) is None:
+            return {}
+        inputs = possible
         key = repr((op, inputs))
         if key not in self._answers:
             self._answers[key] = self._asked(op, inputs)
@@ -185,16 +198,28 @@ class Judge:
         self._excused = False
         self._seen_output = False
 
+    def _possible(self, op: str, inputs: Mapping[str, object], count: bool = True) -> Mapping[str, object] | None:
+        """The question as the target can be asked; None if it lacks what it is about."""
+        if self.reference is None:
+            return inputs
+        asked, lacking = self.reference.asked(op, inputs)
+        if count:
+            way = "not asked" if asked is None else "asked without"
+            self.reach.lacking.update(f"{way}: {what}" for what in lacking)
+        return asked
+
     def _ask_ahead(self, questions: Sequence[Question]) -> None:
         """Fetch all answers at once, if the target can do that and survives it."""
+        possible = [(op, self._possible(op, inputs, count=False)) for op, inputs in questions]
+        asked = [Question(op, inputs) for op, inputs in possible if inputs is not None]
         ask_all = getattr(self.target, "ask_all", None)
         if ask_all is None:
             return
         try:
-            answers = ask_all(questions)
+            answers = ask_all(asked)
         except TargetLostError:
             return  # asked one by one, it will show over which question
-        self._answers = {repr((op, inputs)): answer for (op, inputs), answer in zip(questions, answers, strict=True)}
+        self._answers = {repr((op, inputs)): answer for (op, inputs), answer in zip(asked, answers, strict=True)}
 
     def _asked(self, op: str, inputs: Mapping[str, object]) -> Answer:
         try:
@@ -221,7 +246,7 @@ class Judge:
             raise self._found(LOCKSTEP, op, inputs, deviating, answer)
         if not self.reference.fired and self.reach.configurations % BOTH_MODELS_EVERY:
             return False
-        expected = right_answer(op, inputs)
+        expected = self.reference.right(op, inputs)
         if expected == deviating:
             return False
         if not self.reference.fired:
@@ -232,6 +257,10 @@ class Judge:
     def _hold(self, name: str, invariant: Invariant, configuration: Configuration) -> None:
         """FoundError if the invariant does not hold and no known deviation was among the answers it looked at."""
         self._excused = self._seen_output = False
+        asked = self._possible("configs", configuration.about_workers(), count=False)
+        if asked is None:
+            return
+        configuration = configuration_of(asked)
         broken = list(invariant(configuration, self.ask))
         self.reach.invariants[name] += self._seen_output
         if broken and self._excused:

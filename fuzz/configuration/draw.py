@@ -88,11 +88,12 @@ def listed(layers: Layers) -> list[object]:
     return [list(layer) for layer in layers]
 
 
-def draw_configuration(draw: Draw, ask: Ask) -> Configuration:
-    """A configuration. `ask` answers what a full-length request needs, so that memory is drawn around it."""
+def draw_configuration(draw: Draw, ask: Ask, more: Mapping[str, Sequence[object]]) -> Configuration:
+    """A configuration. `ask` answers what a full-length request needs, so that memory is drawn around it. `more`:
+    settings that only some releases have, with values of them."""
     style = draw_style(draw)
     specs, layers = _draw_deepseek_v4(draw) if draw.integer(0, 7) == 7 else _draw_model(draw, style)
-    settings = draw_settings(draw, style)
+    settings = draw_settings(draw, style) | {name: draw.choose(values) for name, values in more.items()}
     workers = draw_workers(draw, layers, specs)
     used = {spec for worker in workers for _, spec in worker}
     specs = {name: spec for name, spec in specs.items() if name in used}
@@ -233,8 +234,13 @@ def _least(configuration: Configuration, ask: Ask) -> tuple[int, ...]:
 def _bytes_per_block(workers: Sequence[Mapping[str, Any]], worker: Mapping[str, Any]) -> int:
     while "same_as" in worker:
         worker = workers[worker["same_as"]]
-    total: int = sum(size for size, _ in worker["tensors"])
-    return total // max(1, int(worker["num_blocks"]))
+    return allocated(worker["tensors"]) // max(1, int(worker["num_blocks"]))
+
+
+def allocated(tensors: Sequence[Sequence[Any]]) -> int:
+    """Bytes of the tensors: of each for itself, or of the one allocation in which they are placed by strides."""
+    placed = [tensor[0] for tensor in tensors if len(tensor) > 2]
+    return max(placed) if placed else sum(tensor[0] for tensor in tensors)
 
 
 def _draw_memory(draw: Draw, needs: Sequence[tuple[int, int]], workers: int) -> tuple[int, ...]:

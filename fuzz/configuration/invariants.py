@@ -8,10 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ...model.config_json import FULL
+from ...model.config_json import Spec as SpecName
 from ..kinds import STATE_SPECS
 from ..kinds.style import Spec
-from .draw import Ask, Configuration
+from .draw import Ask, Configuration, allocated
 
+RECORDED = ("sliding_window", "attention_chunk_size")
+"""What layers of full attention only record, so that some cores put them into one group."""
 Invariant: TypeAlias = Callable[[Configuration, Ask], Iterator[str]]
 
 
@@ -26,7 +30,7 @@ def maximal_blocks(configuration: Configuration, ask: Ask) -> Iterator[str]:
     blocks, cost = made["num_blocks"], needed["pool_bytes_per_block"]
     if not cost:
         return
-    if (size := sum(size for size, _ in made["tensors"])) != blocks * cost:
+    if (size := allocated(made["tensors"])) != blocks * cost:
         yield f"tensors of {size} bytes in all for {blocks} blocks of {cost} bytes"
     if blocks != max(0, memory // cost):
         yield f"{blocks} blocks of {cost} bytes in {memory} bytes"
@@ -43,10 +47,10 @@ def equal_workers(configuration: Configuration, ask: Ask) -> Iterator[str]:
     overridden = configuration.vllm_config.get("num_gpu_blocks_override") is not None
     for worker, memory in zip(workers, configuration.available_memory, strict=False):
         pages = _pages_of_layers(worker, answer["specs"], ask)
-        for size, names in worker["tensors"]:
-            if any(pages.get(name) not in (None, size / max(1, worker["num_blocks"])) for name in names):
+        for size, names, *placed in worker["tensors"]:
+            if not placed and any(pages.get(name) not in (None, size / max(1, worker["num_blocks"])) for name in names):
                 yield f"a tensor of {size} bytes for {worker['num_blocks']} blocks of {names}"
-        used = sum(size for size, _ in worker["tensors"])
+        used = allocated(worker["tensors"])
         if not overridden and used > max(memory, 0):
             yield f"{used} bytes of tensors in {memory} bytes"
 
@@ -76,22 +80,24 @@ def exact_unification(configuration: Configuration, ask: Ask) -> Iterator[str]:
 
 
 def partition(configuration: Configuration, ask: Ask) -> Iterator[str]:
-    """I4: each layer is in one group, in order among those of its page size, and in one tensor of each owner."""
+    """I4: each layer is in one group, in order among those of its page size, and in one tensor of each owner. Where
+    specs that differ share a group, the order is that of each."""
     answer = ask("groups", configuration.about_layers(vllm_config=dict(configuration.vllm_config))).get("output")
     places = {name: place for place, (name, _) in enumerate(configuration.layers)}
+    specs = dict(configuration.layers) if "kv_cache_layout" in configuration.vllm_config else {}
     if answer:
         yield from _once("groups", [group["layers"] for group in answer["groups"]], places)
         for group in answer["groups"]:
             by_page: dict[object, list[int]] = {}
             for name, page in _pages_of_group(group, answer["specs"], ask).items():
-                by_page.setdefault(page, []).append(places.get(name, -1))
+                by_page.setdefault((page, specs.get(name)), []).append(places.get(name, -1))
             if any(order != sorted(order) for order in by_page.values()):
                 yield f"a group has its layers out of order: {group['layers']}"
     answer = ask("configs", configuration.about_workers()).get("output")
     for worker, owned in zip(_workers(answer) if answer else (), configuration.workers, strict=False):
         names = [name for name, _ in owned]
         yield from _once("a worker's groups", [group["layers"] for group in worker["groups"]], names)
-        yield from _once("a worker's tensors", [shared for _, shared in worker["tensors"]], names)
+        yield from _once("a worker's tensors", [tensor[1] for tensor in worker["tensors"]], names)
 
 
 def balanced_groups(configuration: Configuration, ask: Ask) -> Iterator[str]:
@@ -99,10 +105,18 @@ def balanced_groups(configuration: Configuration, ask: Ask) -> Iterator[str]:
     answer = ask("groups", configuration.about_layers(vllm_config=dict(configuration.vllm_config))).get("output")
     if not answer or len(answer["groups"]) < 2 or any("members" in group for group in answer["groups"]):
         return
-    sizes: dict[int, list[int]] = {}
+    sizes: dict[str, list[int]] = {}
+    recorded: dict[str, set[str]] = {}
+    mergeable = "kv_cache_layout" in configuration.vllm_config
     for group in answer["groups"]:
         if answer["specs"][group["spec"]]["type"] != "HiddenStateCacheSpec":
-            sizes.setdefault(group["spec"], []).append(len(group["layers"]))
+            spec = answer["specs"][group["spec"]]
+            merged = RECORDED if mergeable and SpecName(str(spec["type"])) in FULL else ()
+            kind = repr({name: spec[name] for name in spec if name not in merged})
+            sizes.setdefault(kind, []).append(len(group["layers"]))
+            recorded.setdefault(kind, set()).update(str(spec[name]) for name in merged if spec.get(name) is not None)
+    if any(len(several) > 1 for several in recorded.values()):
+        return  # which of them share groups with layers that record nothing is the core's choice
     counts = [sum(of_type) for of_type in sizes.values()]
     if not counts:
         return
@@ -125,7 +139,8 @@ def check_means_capacity(configuration: Configuration, ask: Ask) -> Iterator[str
     made = ask("config_from_groups", {**about, "available_memory": memory}).get("output")
     if not needed or not made or not needed["pool_bytes_per_block"]:
         return
-    fits, blocks = needed["from_groups"] <= memory, made["num_blocks"]
+    beside = needed.get("beside", 0)
+    fits, blocks = needed["from_groups"] + beside <= memory, made["num_blocks"]
     concurrency = ask("max_concurrency", {**about, "num_blocks": blocks}).get("output")
     enough = blocks >= 1 and concurrency is not None and float(concurrency) >= 1
     if concurrency is not None and memory >= 0 and fits != enough:
@@ -133,7 +148,7 @@ def check_means_capacity(configuration: Configuration, ask: Ask) -> Iterator[str
     if fitted and not overridden and len(configuration.workers) == 1:
         answer = ask("configs", configuration.about_workers()).get("output")
         if answer:
-            yield from _largest("auto-fit", answer["max_model_len"], "from_groups", about, memory, ask)
+            yield from _largest("auto-fit", answer["max_model_len"], "from_groups", about, memory - beside, ask)
 
 
 def lengths_that_fit(configuration: Configuration, ask: Ask) -> Iterator[str]:
@@ -143,7 +158,8 @@ def lengths_that_fit(configuration: Configuration, ask: Ask) -> Iterator[str]:
     answer = ask("estimate", {**about, "available_memory": memory}).get("output")
     pages = [ask("page", {"spec": configuration.specs[name]}).get("output") for _, name in configuration.layers]
     if answer and all(pages):
-        null_block = sum(page["page_size_bytes"] for page in pages if page)
+        apart = "beside" in (ask("needed", about).get("output") or {"beside": 0})
+        null_block = 0 if apart else sum(page["page_size_bytes"] for page in pages if page)
         yield from _largest("estimate", answer["estimate"], "sum_over_layers", about, memory - null_block, ask)
     length = ask("estimate_from_groups", {**about, "available_memory": memory}).get("output")
     if isinstance(length, int):
@@ -182,7 +198,10 @@ def dividing_block_sizes(configuration: Configuration, ask: Ask) -> Iterator[str
     parallel = _number(settings, "decode_context_parallel_size", 1) * _number(
         settings, "prefill_context_parallel_size", 1
     )
-    sizes = [_number(spec, "block_size") * parallel for spec in groups]
+    whole = "kv_cache_layout" in settings  # such cores have states on every rank as a whole
+    sizes = [
+        _number(spec, "block_size") * (1 if whole and spec["type"] in STATE_SPECS else parallel) for spec in groups
+    ]
     if min(sizes) < 1:
         return  # a core may only refuse it later
     if any(scheduler % size for size in sizes):
@@ -206,6 +225,53 @@ def nothing_changed(configuration: Configuration, ask: Ask) -> Iterator[str]:
             yield f"layers that share spec objects are grouped as {one}, others as {many}"
 
 
+def places_apart(configuration: Configuration, ask: Ask) -> Iterator[str]:
+    """I14: layers that are placed in one allocation lie inside it, fill it, and no two blocks share a byte; but for the
+    same block of two groups, which only one of them has."""
+    answer = ask("configs", configuration.about_workers()).get("output")
+    whole = str(configuration.vllm_config.get("kv_cache_layout"))[:2] in ("LB", "BL")  # else a page is in parts
+    if not answer or not whole:
+        return
+    for worker in _workers(answer):
+        pages, blocks, tensors = _pages_of_layers(worker, answer["specs"], ask), worker["num_blocks"], worker["tensors"]
+        if not all(len(tensor) > 2 for tensor in tensors) or not all(pages.get(name) for name in pages):
+            continue
+        if len(sizes := {tensor[0] for tensor in tensors}) > 1:
+            yield f"allocations of {sorted(sizes)} bytes"
+        largest = max((sum(pages[name] or 0 for name in group["layers"]) for group in worker["groups"]), default=0)
+        if tensors and max(sizes) != largest * blocks:
+            yield f"an allocation of {max(sizes)} bytes for {blocks} blocks of {largest} bytes"
+        groups = {name: number for number, group in enumerate(worker["groups"]) for name in group["layers"]}
+        spans = sorted(_spans(tensors, pages, [b for b in (0, 1, 2, blocks - 2, blocks - 1) if 0 <= b < blocks]))
+        if spans and (spans[0][0] < 0 or max(end for _, end, *_ in spans) > max(sizes)):
+            yield f"bytes outside of an allocation of {max(sizes)} bytes: {spans[0]}, {spans[-1]}"
+        yield from _shared_bytes(spans, groups)
+
+
+_Span: TypeAlias = tuple[int, int, int, str]
+"""First byte, the one behind the last, block, layer."""
+
+
+def _spans(tensors: Sequence[Sequence[Any]], pages: Mapping[str, int | None], blocks: Sequence[int]) -> list[_Span]:
+    return [
+        (begin := first + place * layer + block * step, begin + (pages.get(name) or 0), block, name)
+        for _, names, layer, step, first in tensors
+        for place, name in enumerate(names)
+        for block in set(blocks)
+    ]
+
+
+def _shared_bytes(spans: Sequence[_Span], groups: Mapping[str, int]) -> Iterator[str]:
+    open_spans: list[_Span] = []
+    for span in spans:
+        open_spans = [one for one in open_spans if one[1] > span[0]]
+        for one in open_spans:
+            if one[2] != span[2] or groups.get(one[3]) == groups.get(span[3]):
+                yield f"block {one[2]} of {one[3]} and block {span[2]} of {span[3]} share bytes"
+                return
+        open_spans.append(span)
+
+
 INVARIANTS: Mapping[str, Invariant] = {
     "I1": maximal_blocks,
     "I2": equal_workers,
@@ -217,6 +283,7 @@ INVARIANTS: Mapping[str, Invariant] = {
     "I10": merge_order_free,
     "I11": dividing_block_sizes,
     "I13": nothing_changed,
+    "I14": places_apart,
 }
 """The invariants by their name in the chapter."""
 

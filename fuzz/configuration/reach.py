@@ -38,6 +38,8 @@ class Reach:
     situations: Counter[str] = field(default_factory=Counter)
     invariants: Counter[str] = field(default_factory=Counter)
     """Configurations in which an invariant had answers to look at."""
+    lacking: Counter[str] = field(default_factory=Counter)
+    """Questions about something that the target lacks: not asked, or asked without it."""
     deviations: Counter[str] = field(default_factory=Counter)
     """Questions in which a known deviation of the target showed, by id; 0 for those that never did."""
     declared: tuple[Deviation, ...] = ()
@@ -80,6 +82,7 @@ class Reach:
             counted("Specs", ("class or quantisation", "configurations"), self.specs),
             counted("Situations reached", ("situation", "times"), self.situations),
             counted("Invariants (specs-and-config.md §15)", ("id", "configurations"), self.invariants),
+            *([counted("What the release lacks", ("what", "questions"), self.lacking)] if self.lacking else []),
             deviation_table(declared, long_run=self.configurations >= LONG_RUN),
         )
 
@@ -99,7 +102,7 @@ class Reach:
             "canary": self.canary and self.canary.as_json(),
             **{
                 name: dict(sorted(getattr(self, name).items()))
-                for name in ("ops", "answers", "specs", "situations", "invariants", "deviations")
+                for name in ("ops", "answers", "specs", "situations", "invariants", "lacking", "deviations")
             },
             "stale_deviations": self.stale(),
             "findings": len(self.findings),

@@ -42,15 +42,15 @@ def fault_in_answer(op: str, describe: str, *invariants: str, raised: bool = Fal
 
 @fault_in_answer("config_from_groups", "a tensor is a byte short", "I1")
 def _tensor_a_byte_short(inputs: Inputs, output: Any) -> Any:
-    if output["tensors"]:
-        output["tensors"][-1][0] -= 1
+    for tensor in output["tensors"] if output["tensors"] and len(output["tensors"][0]) > 2 else output["tensors"][-1:]:
+        tensor[0] -= 1
     return output
 
 
 @fault_in_answer("config_from_groups", "a pool has one block more than fits", "I1", "I7")
 def _one_block_more(inputs: Inputs, output: Any) -> Any:
     if output["num_blocks"] > 1:
-        tensors = [[size + size // output["num_blocks"], names] for size, names in output["tensors"]]
+        tensors = [[size + size // output["num_blocks"], *rest] for size, *rest in output["tensors"]]
         output |= {"num_blocks": output["num_blocks"] + 1, "tensors": tensors}
     return output
 
@@ -59,7 +59,7 @@ def _one_block_more(inputs: Inputs, output: Any) -> Any:
 def _tensor_off_by_a_page(inputs: Inputs, output: Any) -> Any:
     if "tensors" in output["workers"][-1] and (blocks := output["workers"][-1]["num_blocks"]):
         tensors = output["workers"][-1]["tensors"]
-        output["workers"][-1]["tensors"] = [[size + size // blocks, names] for size, names in tensors]
+        output["workers"][-1]["tensors"] = [[size + size // blocks, *rest] for size, *rest in tensors]
     return output
 
 

@@ -186,7 +186,7 @@ class Hunter:
     def _as_it_stands(self, stage: Stage) -> dict[str, Any]:
         first = self._mutable.modules[0]
         source = Path(path_of(first)).read_text(encoding="utf-8")
-        reached = Reached({path_of(module): module for module in self._mutable.modules})
+        reached = Reached({path_of(module): module for module in self._mutable.modules if module in sys.modules})
         fate = self._fate(first, source, [stage], None, reached)
         return {**fate, "reached": sorted(reached.lines)}
 

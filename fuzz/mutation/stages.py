@@ -155,7 +155,7 @@ class Answers:
         judge = Judge(self, Reach(calculator.name, seed))
         for index in range(cases):
             self._asked.append([])
-            finding = judge.check(*draw_case(self._draw(index)), f"{seed}/{index}")
+            finding = judge.check(*draw_case(self._draw(index), judge.reference), f"{seed}/{index}")
             if finding is not None:
                 self._asked[-1] = []
                 self.left_out.append(f"{finding.oracle} in {finding.op}, configuration {index} of seed {seed}")
@@ -177,7 +177,7 @@ class Answers:
             if all(_answer(calculator, op, inputs) == answer for op, inputs, answer in asked):
                 continue
             judge = Judge(calculator, Reach(calculator.name, self.seed))
-            finding = judge.check(*draw_case(self._draw(index)), f"{self.seed}/{index}")
+            finding = judge.check(*draw_case(self._draw(index), judge.reference), f"{self.seed}/{index}")
             if finding is not None:
                 fate.by, fate.finding = stage.name, f"{finding.oracle} in {finding.op}"
                 return

@@ -105,13 +105,15 @@ class Subject(NamedTuple):
     """Its interpreter; None for this one."""
 
     def sources(self) -> dict[str, str]:
-        """The source of each module that may be changed. ValueError if one has none."""
-        return {module: self._path(module).read_text(encoding="utf-8") for module in self.mutable.modules}
+        """The source of each module that may be changed, of those that this release has. ValueError if one has none."""
+        paths = {module: self._path(module) for module in self.mutable.modules}
+        return {module: path.read_text(encoding="utf-8") for module, path in paths.items() if path is not None}
 
-    def _path(self, module: str) -> Path:
+    def _path(self, module: str) -> Path | None:
         relative = Path(*module.split(".")).with_suffix(".py")
-        layers = [] if self.place is None else [layer / relative for layer in self.place.layers]
-        return next((path for path in layers if path.is_file()), None) or Path(path_of(module))
+        if self.place is None:
+            return Path(path_of(module))
+        return next((path for layer in self.place.layers if (path := layer / relative).is_file()), None)
 
 
 def subject_of(spec: str) -> Subject:

@@ -23,7 +23,7 @@ from ...model.config_json import (
     plain,
     show_spec,
 )
-from .configuration_question import ConstructedQuestion, attempt
+from .configuration_question import ConstructedQuestion, OwnRules, attempt
 from .part_answers import PARTS
 from .piece_answers import PIECES
 
@@ -35,7 +35,8 @@ def answer(op: str, inputs: Mapping[str, object], rules: Rules = RIGHT) -> dict[
     """The answer to a question. ValueError, TypeError, KeyError or AttributeError if the question is malformed."""
     if op not in QUESTIONS:
         raise ValueError(f"op: expected one of {', '.join(QUESTIONS)}, got {op!r}")
-    return attempt(lambda: {"output": plain(QUESTIONS[op](rules, ConstructedQuestion(rules, inputs)))})
+    work = rules.questions.get(op, QUESTIONS[op]) if isinstance(rules, OwnRules) else QUESTIONS[op]
+    return attempt(lambda: {"output": plain(work(rules, ConstructedQuestion(rules, inputs)))})
 
 
 def show_groups(groups: Sequence[LayerGroup]) -> Json:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from ...model.attention import CoreError
 from ...model.config.capacity import Rules
@@ -31,7 +31,8 @@ class ConstructedQuestion:
 
     def __init__(self, rules: Rules, inputs: Mapping[str, object]) -> None:
         self.rules, self.given = rules, SimpleNamespace(**{"vllm_config": {}, **inputs})
-        self.config = record(Config, self.given.vllm_config)
+        settings = rules.settings if isinstance(rules, OwnRules) else Config
+        self.config = record(settings, self.given.vllm_config)
 
     @property
     def spec(self) -> Layer:
@@ -55,8 +56,20 @@ class ConstructedQuestion:
 
     def read(self, raw: Mapping[str, object]) -> Layer:
         """A spec from its JSON, constructed as the rules do it, its members first."""
-        return self._constructed(read_layer(raw))
+        kind = self.rules.layer if isinstance(self.rules, OwnRules) else Layer
+        return self._constructed(read_layer(raw, kind))
 
     def _constructed(self, x: Layer) -> Layer:
         members = tuple((name, self._constructed(member)) for name, member in x.kv_cache_specs)
         return self.rules.construct(replace(x, kv_cache_specs=members) if members else x)
+
+
+class OwnRules(Rules):
+    """Rules that are as good as those of the chapter, and answer some questions in another form."""
+
+    settings: type[Config] = Config
+    """The record of the settings that they read."""
+    layer: type[Layer] = Layer
+    """The record of a spec."""
+    questions: ClassVar[Mapping[str, Callable[[Rules, ConstructedQuestion], Json]]] = {}
+    """Answers in a form of their own, by op."""

@@ -170,5 +170,14 @@ class DeviatingRules(Protocol):
     fired: set[str]
     """Ids of the deviations that made a difference since the set was last cleared."""
 
+    drawn: Mapping[str, Sequence[object]]
+    """Settings that only such a release has, with values of them."""
+
     def answer(self, op: str, inputs: Mapping[str, object]) -> dict[str, Json]:
         """The release's answer to a question."""
+
+    def right(self, op: str, inputs: Mapping[str, object]) -> dict[str, Json]:
+        """The answer without deviations."""
+
+    def asked(self, op: str, inputs: Mapping[str, object]) -> tuple[Mapping[str, object] | None, tuple[str, ...]]:
+        """The question as such a release can be asked, None where it cannot be; and what it lacks of it."""

@@ -90,7 +90,7 @@ class Mutable:
     """What random mutants of the reference release change (`mutation`)."""
 
     modules: tuple[str, ...]
-    """Import names of the modules that may be changed."""
+    """Import names of the modules that may be changed, of those that a release has."""
     package: str
     """The package below which other modules may hold what comes from these."""
     forget: Callable[[], None]

@@ -39,13 +39,18 @@ class ReleasedRule:
 class ReleasedRules:
     """Answers as a release does, and tells by which deviations."""
 
-    def __init__(self, entries: Sequence[ReleasedRule]) -> None:
+    drawn: Mapping[str, Sequence[object]] = {}
+    """Settings that only such a release has, with values of them."""
+
+    def __init__(self, entries: Sequence[ReleasedRule], kind: type[Rules] = Rules) -> None:
+        """`kind`: the rules that are right."""
         self.fired: set[str] = set()
         """Ids of the deviations that made a difference since the set was last cleared."""
         self.seen: set[str] = set()
         """Ids of those that occurred on the way to the last answer, whether or not it depends on them."""
         self._entries = entries
-        self._counting = Rules(**{entry.rule: self._counted(entry) for entry in entries})
+        self._kind, self._right = kind, kind()
+        self._counting = kind(**{entry.rule: self._counted(entry) for entry in entries})
         self._mended = ""
         """The deviation that the release is taken not to have, for once."""
         self._known: dict[tuple[object, ...], _Outcome] = {}
@@ -57,18 +62,26 @@ class ReleasedRules:
         self._known.clear()
         given = self._released(op, inputs)
         seen = frozenset(self.seen)
-        if seen and given != answer(op, inputs):
+        if seen and given != self.right(op, inputs):
             alone = len(seen) == 1
             self.fired |= {one for one in seen if alone or self._without(one, op, inputs) != given} or seen
             self.seen = set(seen)
-        elif "raises" in given and len(self._entries) > 1 and given != answer(op, inputs):
+        elif "raises" in given and len(self._entries) > 1 and given != self.right(op, inputs):
             self.fired |= self._alone(op, inputs, given)
         return given
+
+    def right(self, op: str, inputs: Mapping[str, object]) -> dict[str, Json]:
+        """The answer without deviations."""
+        return answer(op, inputs, self._right)
+
+    def asked(self, op: str, inputs: Mapping[str, object]) -> tuple[Mapping[str, object] | None, tuple[str, ...]]:
+        """The question as such a release can be asked, None where it cannot be; and what it lacks of it."""
+        return inputs, ()
 
     def _alone(self, op: str, inputs: Mapping[str, object], given: Mapping[str, Json]) -> set[str]:
         """The deviations each of which alone leads to this answer. An error may come before another deviation has
         shown, with which the right rule would have ended in the same error."""
-        alone = [ReleasedRules([entry]) for entry in self._entries]
+        alone = [ReleasedRules([entry], self._kind) for entry in self._entries]
         return {name for rules in alone if rules.answer(op, inputs) == given for name in rules.fired}
 
     def _without(self, deviation: str, op: str, inputs: Mapping[str, object]) -> dict[str, Json]:
@@ -86,8 +99,8 @@ class ReleasedRules:
 
     def _counted(self, entry: ReleasedRule) -> Callable[..., Any]:
         """The entry, which notes where it differs from the right rule, and follows that one while it is mended."""
-        right = getattr(Rules, entry.rule)
-        judging = Rules(**{one.rule: one.released for one in self._entries if one.rule not in entry.judged_with})
+        right = getattr(self._kind, entry.rule)
+        judging = self._kind(**{one.rule: one.released for one in self._entries if one.rule not in entry.judged_with})
 
         def outcome(record: Rules, *given: Any, **named: Any) -> _Outcome:
             wanted = _Outcome(lambda: right(judging, *given, **named))

@@ -45,10 +45,18 @@ def _known() -> Known:
 
 
 def _known_0330() -> Known:
+    from .configuration_0330 import CONFIGURATION_DEVIATIONS, Reference0330
     from .deviations_0330 import DEVIATIONS, policy_of
     from .misuse import reaction_0330
 
-    return Known(DEVIATIONS, policy_of, traces="docs/evidence/today-deviations", reaction_to=reaction_0330)
+    return Known(
+        DEVIATIONS,
+        policy_of,
+        CONFIGURATION_DEVIATIONS,
+        Reference0330,
+        traces="docs/evidence/today-deviations",
+        reaction_to=reaction_0330,
+    )
 
 
 def _known_between(version: str) -> Known:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, metadata
+from importlib.util import find_spec
 from typing import Any
 
 from ....model.attention import RULES, Mamba
@@ -223,9 +224,11 @@ def bind_vllm() -> Binding:
     """The binding of the vLLM release in this Python environment. ImportError if there is none."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    planning = "vllm.v1.core.kv_cache_planning"
     names = names_of(
         "vllm.v1.core.kv_cache_manager",
         "vllm.v1.core.kv_cache_utils",
+        *([planning, "vllm.v1.core.kv_cache_config_builder"] if find_spec(planning) else []),
         "vllm.v1.core.kv_cache_metrics",
         "vllm.v1.core.block_pool",
         "vllm.v1.core.single_type_kv_cache_manager",

@@ -11,6 +11,7 @@ from typing import Any
 
 from .part_calculator import PARTS
 from .piece_calculator import PIECES
+from .planned_calculator import PLANNED
 from .question_json import (
     Inputs,
     Json,
@@ -24,14 +25,16 @@ from .question_json import (
     tensors_to_json,
     vllm_config_from_json,
 )
+from .specs_today import is_planned
 
 
 def answer(names: Names, op: str, inputs: Inputs) -> dict[str, object]:
     """`{"output": value}` or `{"raises": name of the exception's class}`. QuestionError for a malformed question."""
     if op not in _OPS:
         raise QuestionError(f"unknown op {op!r}; ask one of {', '.join(_OPS)}")
+    work = (is_planned(names) and PLANNED.get(op)) or _OPS[op]
     try:
-        return {"output": _OPS[op](names, inputs)}
+        return {"output": work(names, inputs)}
     except QuestionError:
         raise
     except Exception as error:

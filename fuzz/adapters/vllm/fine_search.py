@@ -87,10 +87,10 @@ class FineSearch(HitSearch):
     def apart(self) -> tuple[int, BlockIds, bool] | None:
         """What full attention holds, what each other kind holds, and whether one of them holds less. None where there
         are no states or no full attention, and where another kind holds more than full attention."""
-        first, limit = self.spec_groups[0], self.limit
-        of_tokens = [kind for kind in self.spec_groups if not isinstance(kind.rule, Mamba)]
-        if not first.rule.is_full or len(of_tokens) == len(self.spec_groups):
+        limit, of_tokens = self.limit, [kind for kind in self.spec_groups if not isinstance(kind.rule, Mamba)]
+        if len(of_tokens) == len(self.spec_groups) or not self.spec_groups[0].rule.is_full:
             return None
+        first = self.spec_groups[0]
         length, _ = self._common([first] if LEFT_BEHIND in self.quirks else of_tokens)
         found = {kind: self._alone(kind, limit if AHEAD in self.quirks else length) for kind in self.spec_groups}
         if AHEAD in self.quirks and any(end > length for end, _ in found.values()):

@@ -14,6 +14,7 @@ MUTABLE = Mutable(
         f"{_CORE}single_type_kv_cache_manager",
         f"{_CORE}kv_cache_utils",
         f"{_CORE}kv_cache_metrics",
+        f"{_CORE}kv_cache_planning",
         "vllm.v1.kv_cache_interface",
         "vllm.v1.kv_cache_spec_registry",
     ),

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ...targets.small_blocks import BLOCK, BLOCKS, MASKED, UNIT, lookups, masks
+from .piece_calculator import give_hash
 from .question_json import Inputs, Names, spec_from_json
 from .surroundings import SECOND, at_once, followed, lives
 
@@ -43,7 +44,7 @@ def _blocks(names: Names, inputs: Inputs) -> Any:
             if number == 0:
                 made[number].is_null = True
             elif number in inputs["hashed"]:
-                made[number].block_hash = names("make_block_hash_with_group_id")(bytes([number]), 0)
+                give_hash(made[number], names("make_block_hash_with_group_id")(bytes([number]), 0))
         return made[number]
 
     def blocks(rows: Sequence[Sequence[int]]) -> Any:

@@ -307,11 +307,19 @@ def _free_queue(names: Names, inputs: Inputs) -> Any:
     return [step(*one) for one in inputs["steps"]]
 
 
+def give_hash(block: Any, key: Any) -> None:
+    """Registered under this key: what a block is told by a call where it has one, else by its field."""
+    if hasattr(block, "set_block_hash"):
+        block.set_block_hash(key)
+    else:
+        block.block_hash = key
+
+
 def _block(names: Names, inputs: Inputs) -> Any:
     block, pack = names("KVCacheBlock")(3), names("make_block_hash_with_group_id")
 
     def put(draw: Sequence[Any]) -> None:
-        block.block_hash = pack(bytes.fromhex(draw[0]), draw[1])
+        give_hash(block, pack(bytes.fromhex(draw[0]), draw[1]))
 
     todo: Mapping[str, Callable[..., Any]] = {"set": put, "reset": lambda: block.reset_hash()}
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+from .specs_today import fields_today, is_planned, layout_named, named_as_asked, published
+
 Names: TypeAlias = Callable[[str], Any]
 """Returns the core's class or function of that name; AttributeError if it has none (`Binding.names`)."""
 Inputs: TypeAlias = Mapping[str, Any]
@@ -59,7 +61,9 @@ def spec_from_json(names: Names, raw: Inputs) -> Any:
             fields[field] = names(enum)[fields[field]]
     if "kv_cache_specs" in fields:
         fields["kv_cache_specs"] = {name: spec_from_json(names, member) for name, member in fields["kv_cache_specs"]}
-    return names(raw["type"])(**fields)
+    if not is_planned(names):
+        return names(raw["type"])(**fields)
+    return published(names(raw["type"])(**fields_today(raw["type"], fields)))
 
 
 def layers_from_json(names: Names, inputs: Inputs, listed: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -68,6 +72,8 @@ def layers_from_json(names: Names, inputs: Inputs, listed: Sequence[tuple[str, s
     layers = {}
     for layer, name in listed:
         spec = shared.get(name) or spec_from_json(names, inputs["specs"][name])
+        if layer.startswith("draft") and hasattr(spec, "is_draft"):
+            spec = dataclasses.replace(spec, is_draft=True)
         if inputs.get("shared_objects"):
             shared[name] = spec
         layers[layer] = spec
@@ -82,6 +88,7 @@ def vllm_config_from_json(raw: Inputs | None) -> Any:
         return SimpleNamespace(**{name: values.pop(name, default) for name, default in defaults.items()})
 
     max_model_len = values.get("max_model_len", 1024)
+    eagle = SimpleNamespace(use_eagle=lambda: True, use_eagle_block_drop=lambda: True, method="eagle")
     config = SimpleNamespace(
         model_config=section(max_model_len=max_model_len, original_max_model_len=max_model_len),
         parallel_config=section(decode_context_parallel_size=1, prefill_context_parallel_size=1),
@@ -94,13 +101,28 @@ def vllm_config_from_json(raw: Inputs | None) -> Any:
             enable_prefix_caching=True,
             num_gpu_blocks_override=None,
             mamba_cache_mode="none",
+            kv_cache_layout=None,
         ),
         kv_transfer_config=SimpleNamespace() if values.pop("kv_connector", False) else None,
-        speculative_config=SimpleNamespace(use_eagle=lambda: True) if values.pop("use_eagle", False) else None,
+        speculative_config=eagle if values.pop("use_eagle", False) else None,
     )
+    _today(config)
     if values:
         raise QuestionError(f"vllm_config has unknown settings: {', '.join(values)}")
     return config
+
+
+def _today(config: SimpleNamespace) -> None:
+    """What cores of today read besides; those before do not ask for it."""
+    cache = config.cache_config
+    cache.prefix_match_unit, cache.prefix_cache_retention_interval = cache.hash_block_size, None
+    cache.get_resolved_kv_cache_layout = lambda: layout_named(cache.kv_cache_layout)
+    config.model_config.supports_kv_cache_grouping = False
+    config.parallel_config.tensor_parallel_size = 1
+    config.attention_config = SimpleNamespace(hisparse_config=None)
+    config.device_config = SimpleNamespace(device_type="cuda")
+    config.max_in_flight_tokens = config.scheduler_config.max_num_batched_tokens
+    config.num_prefill_lookahead_tokens = 1 if config.speculative_config else 0
 
 
 # From the objects of the core to JSON.
@@ -111,12 +133,14 @@ def spec_to_json(spec: Any) -> Json:
     shown: Json = {"type": type(spec).__name__}
     for field in dataclasses.fields(spec):
         value = getattr(spec, field.name)
+        if not field.compare:
+            continue
         if field.default is not dataclasses.MISSING and value == field.default:
             continue
         if field.name == "head_size_v" and value == spec.head_size:
             continue
         shown[field.name] = _field_to_json(field.name, value)
-    return shown
+    return named_as_asked(shown)
 
 
 def _field_to_json(name: str, value: Any) -> Any:

@@ -157,7 +157,9 @@ def test_exactly_the_invariants_that_a_fault_breaks_see_it_without_the_model(nam
 
 
 def test_every_invariant_is_alone_in_seeing_some_fault():
-    assert {fault.observables for fault in CONFIGURATION_FAULTS.values()} >= {(name,) for name in INVARIANTS}
+    """I14 is about cores that place layers in one allocation, which ours does not: test_configuration_today."""
+    seen = {fault.observables for fault in CONFIGURATION_FAULTS.values()}
+    assert seen >= {(name,) for name in INVARIANTS if name != "I14"}
 
 
 @pytest.mark.slow
