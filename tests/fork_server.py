@@ -167,6 +167,8 @@ def run(asked: dict[str, Any]) -> None:
     kind, what, *arguments = words[options:]
     if kind == "-m":
         sys.argv = [what, *arguments]
+        if not hasattr(sys.modules.get(what), "__path__"):
+            sys.modules.pop(what, None)  # else it would be said that it was imported before
         runpy.run_module(what, run_name="__main__", alter_sys=True)
         return
     sys.argv = [kind, *arguments]

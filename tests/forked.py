@@ -66,10 +66,9 @@ OWN = (
     "blockproof.impl.single_type_kv_cache_manager",
 )
 """The same in our own interpreter."""
-OWN_MODULES = ("blockproof.fuzz.cli", "blockproof.fuzz.opening.serve", "blockproof.proofs.worker")
 OWN_PROGRAMS = re.compile("^(import sys; )?from (blockproof.fuzz.cli.main|multiprocessing.[a-z_]+) import ")
-"""What is forked in our own interpreter. What such a program has imported is not what it would have by itself: one that
-looks at `sys.modules` begins otherwise."""
+"""What is forked in our own interpreter, beside modules of ours. Such a program has more imported than it would have by
+itself: one that looks at `sys.modules` begins as ever."""
 CHANGES = "blockproof.fuzz.mutation."
 """Modules with such names change an engine while they import it, and so does a file that a process is given."""
 OURS = frozenset({"blockproof", "sitecustomize.py"})
@@ -83,7 +82,7 @@ OF_OURS = (
 """Nor do these to what ours imports; the fork sees to those of Python."""
 SAFE = "PYTHONSAFEPATH"
 MOST = 4
-"""So many servers are kept; each has some 500 MB."""
+"""So many servers of releases are kept, each of which has some 500 MB, and so many of ours."""
 STARTS_S = 120.0
 ALONE = {"OPENBLAS_NUM_THREADS": "1"}
 """For the server: no threads, with which it could not be forked."""
@@ -261,7 +260,8 @@ class Forking:
 
     def _start(self, key: Key, interpreter: Sequence[str], environment: Mapping[str, str]) -> Server:
         server = self._servers[key] = Server.started(interpreter, environment, key[3])
-        for oldest in [*self._servers][:-MOST]:
+        alike = [one for one in self._servers if (one[0] == sys.executable) == (key[0] == sys.executable)]
+        for oldest in alike[:-MOST]:
             self._servers.pop(oldest).close()
         return server
 
@@ -310,7 +310,7 @@ def _is_ours(words: Sequence[str]) -> bool:
     rest = [word for number, word in enumerate(words) if number > 1 or word not in ("-P", "-u")]
     if rest[:1] == ["-c"]:
         return OWN_PROGRAMS.match(rest[1]) is not None and "sys.modules" not in rest[1]
-    return rest[:1] == ["-m"] and rest[1] in OWN_MODULES
+    return rest[:1] == ["-m"] and rest[1].startswith("blockproof.")
 
 
 def _own_key(variables: Mapping[str, str]) -> Key:
