@@ -1,26 +1,37 @@
-"""Processes of releases are forked from one that has imported the engine, which takes up to ten seconds each time.
+"""Processes that tests start are forked from one that has imported what takes long: an engine up to ten seconds, our
+command line one.
 
-What forks is `fork_server`, in the release's interpreter and with the same environment; each process begins with the
-import of our modules and runs the command that it was given. It is a child of the test, which sees its exit status or
-the signal that ended it. Of an engine that is changed only what is not its own is imported once; and what a command
-starts that a test runs in a process of its own is no child of the test.
+What forks is `fork_server`, in the same interpreter and with the same environment. The process is a child of the test,
+which sees its exit status or the signal that ended it.
+
+Of a release each process begins with the import of our modules. Of an engine that is changed only what is not its own
+is imported once; and what a command starts that a test runs in a process of its own is no child of the test.
+
+In our own interpreter a command line, a target's process and a worker are forked (`OWN_PROGRAMS`), and so is what they
+start themselves: each has a server of its own from its beginning (`Below`).
 """
 
+import _posixsubprocess
 import ctypes
 import json
 import os
+import re
+import resource
+import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
+from blockproof.fuzz.findings.interruption import ENDING
 from blockproof.fuzz.opening.patches import VARIABLE
+from blockproof.fuzz.targets import unharmed
 
 SERVER = Path(__file__).with_name("fork_server.py")
 IMPORTED: Mapping[str, Sequence[str]] = {
@@ -45,19 +56,42 @@ FOR_CHANGED: Mapping[str, Sequence[str]] = {
     ),
 }
 """The same of an engine that is changed, by a patch for example, before it is imported."""
+OWN = (
+    *("coverage", "concurrent.futures.process", "multiprocessing.popen_spawn_posix", "multiprocessing.queues"),
+    *("multiprocessing.resource_tracker", "multiprocessing.synchronize", "xml.etree.ElementTree"),
+    *("numpy", "pydantic.type_adapter", "rich.console", "rich.table", "typer._adapters", "typer._click.decorators"),
+    *("blockproof.fuzz.cli.main", "blockproof.fuzz.engines.fuzzing", "blockproof.fuzz.exploration.session"),
+    *("blockproof.fuzz.opening.targets", "blockproof.fuzz.reports.formats", "blockproof.impl.kv_cache_coordinator"),
+    *("blockproof.impl.kv_cache_utils", "blockproof.impl.managers.kv_cache_manager", "blockproof.impl.request"),
+    "blockproof.impl.single_type_kv_cache_manager",
+)
+"""The same in our own interpreter."""
+OWN_PROGRAMS = re.compile("^(import sys; )?from (blockproof.fuzz.cli.main|multiprocessing.[a-z_]+) import ")
+"""What is forked in our own interpreter, beside modules of ours. Such a program has more imported than it would have by
+itself: one that looks at `sys.modules` begins as ever."""
 CHANGES = "blockproof.fuzz.mutation."
 """Modules with such names change an engine while they import it, and so does a file that a process is given."""
 OURS = frozenset({"blockproof", "sitecustomize.py"})
 """What lies in the folder of a process without saying anything to an engine."""
 OF_THE_TEST = ("BLOCKPROOF_", "COVERAGE_", "PYTEST_")
-"""Variables with such names say nothing to engines."""
+"""Variables with such names say nothing to engines, nor to what ours imports."""
+OF_OURS = (
+    *("COLUMNS", "HOME", "OLDPWD", "PWD", "TMPDIR", "XDG_CACHE_HOME"),
+    *("PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONUNBUFFERED"),
+)
+"""Nor do these to what ours imports; the fork sees to those of Python."""
+SAFE = "PYTHONSAFEPATH"
 MOST = 4
-"""So many servers are kept; each has some 500 MB."""
+"""So many servers of releases are kept, each of which has some 500 MB, and so many of ours."""
 STARTS_S = 120.0
 ALONE = {"OPENBLAS_NUM_THREADS": "1"}
 """For the server: no threads, with which it could not be forked."""
 SUBREAPER = 36
 """To `prctl`: whoever is orphaned below becomes a child."""
+SHOWN = 2000
+"""Bytes of a command that a list of processes shows of one of ours."""
+KINDS = 16
+"""Of limits, of which the last ones may not be there."""
 Key = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...]]
 
 
@@ -75,25 +109,41 @@ class Start(NamedTuple):
     """Of its descriptors, the first three included."""
     given: Sequence[int]
     """What each of them is here."""
+    signals: Sequence[Sequence[int]]
+    """Those that are ignored, and those that are blocked."""
+    first: str | None = None
+    """What comes before all of the import path."""
+    below: bool = False
+    """It has a server of its own."""
 
 
 class Server:
-    """A process with an engine in it."""
+    """A process that has imported what others need."""
 
-    def __init__(self, python: str, environment: Mapping[str, str], modules: Sequence[str]) -> None:
-        self._ours, theirs = socket.socketpair()
-        self._ours.settimeout(STARTS_S)
+    def __init__(self, ours: socket.socket, process: "subprocess.Popen[bytes] | None" = None) -> None:
+        self._ours, self._process = ours, process
+        ours.settimeout(STARTS_S)
+        self.forks, path, names = json.loads(_read(ours, int(_read(ours, 8) or 0)) or "[false, [], []]")
+        self.path, self.names = set(path), set(names)
+        """Where it finds modules, and the first parts of the names of those that it has."""
+        self.limits = _limits()
+
+    @classmethod
+    def started(cls, interpreter: Sequence[str], environment: Mapping[str, str], modules: Sequence[str]) -> "Server":
+        """In this interpreter with its options. One of ours is in the group of this process, as what it forks."""
+        own = interpreter == [sys.executable]
+        ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
-                [python, "-P", str(SERVER), str(theirs.fileno()), *modules],
+            process = subprocess.Popen(
+                [*interpreter, str(SERVER), str(theirs.fileno()), " " * SHOWN if own else "", *modules],
                 env={**environment, **ALONE},
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,
+                start_new_session=not own,
             )
-        self.forks = self._ours.recv(1) == b"1"
+        return cls(ours, process)
 
     def fork(self, start: Start) -> int:
         """The number of the new process, whose parent is this one; 0 if it cannot be forked."""
@@ -113,15 +163,21 @@ class Server:
         finally:
             libc.prctl(SUBREAPER, 0, 0, 0, 0)
 
+    def hides(self, folders: Sequence[str]) -> bool:
+        """Whether one of these that it does not look into has a module of a name that it has imported."""
+        entries = {entry for folder in folders if folder not in self.path for entry in _entries(folder)}
+        return any(entry.partition(".")[0] in self.names and not entry.endswith("-info") for entry in entries)
+
     def close(self) -> None:
         """End it."""
         self._ours.close()
-        self._process.kill()
-        self._process.wait()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
 
 class Forking:
-    """In place of `subprocess._fork_exec`."""
+    """In place of `_posixsubprocess.fork_exec`."""
 
     def __init__(
         self, usual: Callable[..., int], imported: Mapping[str, Sequence[str]], changed: Mapping[str, Sequence[str]]
@@ -129,7 +185,9 @@ class Forking:
         self._usual, self._imported, self._changed = usual, imported, changed
         self._servers: dict[Key, Server] = {}
         """The one that was used last is the last."""
-        self._one = threading.Lock()
+        self._asked = Counter[Key]()
+        """How often a server of ours would have been of use."""
+        self._one = threading.RLock()  # a server is started in between
         self.forked = 0
 
     def __call__(self, arguments: Sequence[str | bytes], executables: Sequence[bytes], *rest: Any) -> int:
@@ -137,19 +195,23 @@ class Forking:
         _, kept, folder, environment, stdin, _, _, stdout, _, stderr, _, error = rest[:12]
         session, others = rest[13], (*rest[14:19], rest[19])
         python, variables = os.fsdecode(executables[0]), _variables(environment)
-        words = [os.fsdecode(word) for word in arguments[1:]]
-        modules = self._modules(python, words, variables)
-        if not modules or others != (-1, None, None, None, -1, None):
+        words, where = [os.fsdecode(word) for word in arguments[1:]], os.fsdecode(folder or os.getcwd())
+        if others != (-1, None, None, None, -1, None):
             return self._usual(arguments, executables, *rest)
         standard = [usual if ours == -1 else ours for usual, ours in enumerate((stdin, stdout, stderr))]
         more = [number for number in kept if number != error]
-        where = os.fsdecode(folder or os.getcwd())
+        start = Start(words, variables, 0, where, bool(session), [0, 1, 2, *more], [*standard, *more], _signals())
         with self._one:
-            server, path = self._server(python, variables, modules)
-            start = Start(words, variables, path, where, bool(session), [0, 1, 2, *more], [*standard, *more])
-            number = server.fork(start)
+            number = self._own(start) if python == sys.executable else self._released(python, start)
             self.forked += bool(number)
         return number or self._usual(arguments, executables, *rest)
+
+    def _released(self, python: str, start: Start) -> int:
+        modules = self._modules(python, start.words, start.environment)
+        if not modules:
+            return 0
+        server, path = self._server(python, start.environment, modules)
+        return server.fork(start._replace(path=path))
 
     def _modules(self, python: str, words: Sequence[str], variables: Mapping[str, str]) -> Sequence[str]:
         """What is imported before the fork; nothing if the process is not to be forked."""
@@ -170,16 +232,51 @@ class Forking:
         path = [entry for entry in _path(variables)[1:] if _is_below(Path(python).parents[2], entry)]
         said = {name: value for name, value in variables.items() if not name.startswith((*OF_THE_TEST, "PYTHONPATH"))}
         key = (python, tuple(sorted(said.items())), tuple(path), tuple(modules))
-        server = self._servers.pop(key, None) or Server(python, {**said, "PYTHONPATH": os.pathsep.join(path)}, modules)
-        self._servers[key] = server
-        for oldest in [*self._servers][:-MOST]:
+        environment = {**said, "PYTHONPATH": os.pathsep.join(path)}
+        return self._kept(key) or self._start(key, [python, "-P"], environment), len(path)
+
+    def _own(self, start: Start) -> int:
+        """0 if it is no program of ours, is the first of its kind, or would find other modules than those imported."""
+        variables = start.environment
+        if not _is_ours(start.words) or variables.get("PYTHONHASHSEED", "0") != "0":
+            return 0
+        key = _own_key(variables)
+        self._asked[key] += 1
+        server = self._kept(key)
+        if server is None and self._imported and self._asked[key] > 1:
+            server = self._start(key, [sys.executable], {**dict(key[1]), "PYTHONHASHSEED": "0"})
+        safe = "-P" in start.words or variables.get(SAFE)
+        first = None if safe else start.folder if "-m" in start.words else ""
+        path = [*_path(variables), *([] if safe else [start.folder])]
+        if server is None or server.limits != _limits() or server.hides(path):
+            return 0
+        return server.fork(start._replace(first=first, below=True))
+
+    def _kept(self, key: Key) -> Server | None:
+        server = self._servers.pop(key, None)
+        if server is not None:
+            self._servers[key] = server
+        return server
+
+    def _start(self, key: Key, interpreter: Sequence[str], environment: Mapping[str, str]) -> Server:
+        server = self._servers[key] = Server.started(interpreter, environment, key[3])
+        alike = [one for one in self._servers if (one[0] == sys.executable) == (key[0] == sys.executable)]
+        for oldest in alike[:-MOST]:
             self._servers.pop(oldest).close()
-        return server, len(path)
+        return server
 
     def close(self) -> None:
         """End all servers."""
         for server in self._servers.values():
             server.close()
+
+
+def _read(ours: socket.socket, size: int) -> bytes:
+    """So many bytes; fewer if there are no more."""
+    text = b""
+    while len(text) < size and (more := ours.recv(size - len(text))):
+        text += more
+    return text
 
 
 def _variables(environment: Sequence[bytes] | None) -> dict[str, str]:
@@ -208,17 +305,58 @@ def _is_known(words: Sequence[str]) -> bool:
     return rest[:2] == ["-P", "-c"] or (rest[:2] == ["-P", "-m"] and rest[2].startswith("blockproof."))
 
 
+def _is_ours(words: Sequence[str]) -> bool:
+    """No option but `-P` and `-u`, and a module or a program that is forked in our own interpreter."""
+    rest = [word for number, word in enumerate(words) if number > 1 or word not in ("-P", "-u")]
+    if rest[:1] == ["-c"]:
+        return OWN_PROGRAMS.match(rest[1]) is not None and "sys.modules" not in rest[1]
+    return rest[:1] == ["-m"] and rest[1].startswith("blockproof.")
+
+
+def _own_key(variables: Mapping[str, str]) -> Key:
+    said = ((name, value) for name, value in variables.items() if not name.startswith(OF_THE_TEST))
+    return (sys.executable, tuple(sorted(one for one in said if one[0] not in OF_OURS)), (), OWN)
+
+
+def _limits() -> list[tuple[int, int]]:
+    found = list[tuple[int, int]]()
+    with suppress(ValueError):
+        found.extend(resource.getrlimit(kind) for kind in range(KINDS))
+    return found
+
+
+def _signals() -> tuple[list[int], list[int]]:
+    """Those that this process ignores, and those that this thread blocks, both of which a child inherits."""
+    ignored = [int(number) for number in ENDING if signal.getsignal(number) is signal.SIG_IGN]
+    return ignored, [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())]
+
+
+def fork_below(ours: socket.socket) -> None:
+    """In a process of ours that was forked: what it starts is forked by its own server, to which this socket leads."""
+    unharmed._PROCESS = os.getpid()  # as when it is imported
+    made = Forking(_posixsubprocess.fork_exec, {}, {})
+    made._servers[_own_key(os.environ)] = Server(ours)
+    _put(made)
+
+
+def _put(fork_exec: Callable[..., int]) -> None:
+    """In place of what `subprocess` and `multiprocessing` use."""
+    _posixsubprocess.fork_exec = fork_exec
+    subprocess._fork_exec = fork_exec  # type: ignore[attr-defined]
+
+
 @contextmanager
 def forking(
     imported: Mapping[str, Sequence[str]] = IMPORTED, changed: Mapping[str, Sequence[str]] = FOR_CHANGED
 ) -> Iterator[Forking]:
-    """Processes of these interpreters are forked meanwhile, where that can be done."""
+    """Processes of these interpreters, and of ours, are forked meanwhile, where that can be done."""
     usual = getattr(subprocess, "_fork_exec", None)
     made = Forking(usual or (lambda *_: 0), imported, changed)
-    with pytest.MonkeyPatch.context() as patch:
-        if usual is not None and sys.platform == "linux":
-            patch.setattr(subprocess, "_fork_exec", made)
-        try:
-            yield made
-        finally:
-            made.close()
+    if usual is not None and sys.platform == "linux":
+        _put(made)
+    try:
+        yield made
+    finally:
+        if usual is not None:
+            _put(usual)
+        made.close()

@@ -1,9 +1,11 @@
 """A process that is forked is what a new one would be, to the test and to itself."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -156,3 +158,99 @@ def test_where_the_server_has_ended_or_has_the_descriptor_a_new_one_is_started(k
     assert which(tmp_path) == NEW
     os.close(taken)
     os.close(512)
+
+
+OURS = "import sys; from blockproof.fuzz.cli.main import main; "
+"""How a program of ours begins."""
+
+
+def said(program: str, *options: str, **more: Any) -> str:
+    """What it prints in our interpreter, and to which exit status."""
+    command = [sys.executable, *options, "-c", OURS + program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, **more)
+    return f"{done.stdout}{done.stderr.rpartition('Traceback')[2][-20:]}{done.returncode}"
+
+
+@pytest.fixture(scope="module")
+def ours() -> Iterator[Forking]:
+    """Has a server of our own interpreter."""
+    with forking() as made:
+        assert [said(""), said("")] == ["0", "0"]
+        assert made.forked == 1, "a server for one command is not worth it"
+        yield made
+
+
+@pytest.mark.parametrize("options", [(), ("-P",), ("-u", "-P")])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "print(sys.path, sys.argv, __name__, sys.flags.optimize)",
+        "import os; print(os.getcwd(), os.getpgid(0), os.getsid(0), os.environ.get('HOME'), sys.stdout.write_through)",
+        "import os; print(sorted(n for n in map(int, os.listdir('/proc/self/fd')) if n < 512 and n != 3))",
+        "import os; print(open('/proc/self/cmdline').read().strip(chr(0)).split(chr(0)))",
+        "import signal; print(list(map(signal.getsignal, (1, 2, 15))), signal.pthread_sigmask(0, ()))",
+        "import atexit; atexit.register(print, 'behind'); sys.exit(main(['--version']))",
+        "sys.exit('why')",
+        "1 / 0",
+        "raise KeyboardInterrupt",
+        "import os; os.kill(os.getpid(), 15)",
+    ],
+)
+def test_a_program_of_ours_that_is_forked_is_what_a_new_one_is(ours, program, options, tmp_path):
+    count = ours.forked
+    forked = said(program, *options, cwd=tmp_path)
+    assert ours.forked == count + 1
+    new = said(f"{program}  # sys.modules", *options, cwd=tmp_path)
+    assert ours.forked == count + 1
+    assert forked == new.replace("  # sys.modules", "")
+
+
+def test_it_inherits_signals_that_are_blocked_and_ignored(ours):
+    shown = "import signal; print(signal.getsignal(1) == signal.SIG_IGN, [*map(int, signal.pthread_sigmask(0, ()))])"
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        assert said(shown) == "True [15]\n0"
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_it_is_not_forked_where_it_would_not_be_the_same(ours, tmp_path):
+    count, hidden = ours.forked, {**os.environ, "PYTHONPATH": str(tmp_path)}
+    assert said("print(__name__)", env={**os.environ, "PYTHONHASHSEED": "7"}) == "__main__\n0"
+    assert said("print(__debug__)", "-O") == "False\n0"
+    assert ours.forked == count
+    assert said("print(__name__)", env=hidden) == "__main__\n0"
+    assert ours.forked == count + 1
+    (tmp_path / "colorsys.py").write_text("")  # of Python's own, and imported by ours
+    where = "import colorsys; print(colorsys.__file__)"
+    assert f"{tmp_path}/colorsys.py" in said(where, env=hidden)
+    assert f"{tmp_path}/colorsys.py" in said(where, cwd=tmp_path)
+    assert f"{tmp_path}/colorsys.py" not in said(where, "-P", cwd=tmp_path)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most[0] - 1, most[1]))
+    try:
+        assert said("import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])") == f"{most[0] - 1}\n0"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    assert ours.forked == count + 2
+
+
+def test_what_it_starts_is_forked_by_a_server_of_its_own_which_ends_with_it(ours):
+    program = """
+import os, subprocess
+below = [sys.executable, "-c", "import sys; from blockproof.fuzz.cli.main import main; print(FORKED)"]
+shown = lambda: subprocess.run([*below[:2], below[2].replace("FORKED", "'forked' in vars(sys)['modules']")],
+    capture_output=True, text=True).stdout.strip()
+children = lambda: [int(n) for n in open(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read().split()]
+print(shown(), shown(), len(children()), *children())
+"""
+    first, second, number, server = said(program)[:-1].split()
+    assert (first, second, number) == ("True", "True", "1")
+    for _ in range(100):
+        if not os.path.exists(f"/proc/{server}") or "Z" in Path(f"/proc/{server}/stat").read_text():
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("its server goes on")
