@@ -102,12 +102,12 @@ def ring_given_up(core, group, name, settled):
 class SharedRing(Model):
     """A request gets the ring of another one."""
 
-    def grow(self, group, table, count):
+    def grow(self, group, table, count, listed=True):
         others = [other for other in self.state.tables[group].values() if other]
         if self.rules[group].scratch and count and others:
             table += others[0][:1]
         else:
-            super().grow(group, table, count)
+            super().grow(group, table, count, listed)
 
 
 @pytest.mark.parametrize(
