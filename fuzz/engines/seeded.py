@@ -18,9 +18,10 @@ from ..runs.case import loop
 from ..runs.open_run import drawn_script, drawn_shape, guarded, open_run, usable, workload_of
 from ..runs.run import Run
 from ..targets.base import Target, TargetLostError, TargetUnavailableError, adapted_shape
-from ..targets.declarations import KINDS_OF_FEW, OF_TODAY, STARVED
+from ..targets.declarations import KINDS_OF_FEW, STARVED
 from ..traces.replay import replay
 from ..workload.draw import SeededDraw
+from ..workload.offered import OF_TODAY
 from ..workload.operations import Workload
 from ..workload.refused import refused_shapes
 from ..workload.rounds import about_rounds

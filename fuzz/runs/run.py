@@ -37,8 +37,9 @@ from ..targets.base import (
     losing,
 )
 from ..targets.block_ids import STRAY_ID, stray_copy
-from ..targets.declarations import OF_TODAY, STARVED, in_shape
+from ..targets.declarations import STARVED, in_shape
 from ..targets.unharmed import allow_recursion, unharmed
+from ..workload.offered import OF_TODAY
 from ..workload.scene import Scene
 from .judging import USUAL, Judging, TooLongError
 

@@ -241,8 +241,6 @@ OFFERS: Mapping[str, str] = {
 """Legal names of `offers`: what few cores have. A target that does not offer it lacks it."""
 KINDS_OF_FEW = frozenset(f"Group.kind={kind}" for kind in OF_FEW)
 """Those that are kinds of groups (`model.kinds`), which every oracle knows."""
-OF_TODAY = frozenset(OFFERS) - KINDS_OF_FEW - {"AllocateBatch", "Arrive.missing", "Allocate.in_flight", STARVED}
-"""Those that belong to the rule of today (`model.features`), and that no oracle but lockstep knows."""
 LACKS: Mapping[str, str] = {
     **_OPERATIONS,
     **_OPERATION_FIELDS,

@@ -15,10 +15,10 @@ from ...model.legal import allows
 from ...model.ops import Operation, Shape
 from ...model.state import Request
 from ..findings.starved import Starved
-from ..targets.declarations import OF_TODAY
 from .bounds import draftable, failures, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
 from .draw import Draw, made
 from .landings import Landings
+from .offered import OF_TODAY
 from .scene import Scene
 from .steps import Steps
 from .tuning import USUAL_TUNING, Tuning

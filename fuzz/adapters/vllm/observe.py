@@ -4,6 +4,7 @@ This runs after every operation, so it is written for speed: a glance (`targets.
 pool gives in bulk where it does, comprehensions over attributes, and each event is converted to plain values once.
 """
 
+import traceback
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import compress, repeat
 from operator import attrgetter, is_, is_not
@@ -11,6 +12,8 @@ from typing import Any
 
 from ....model.ops import NULL, Value
 from ....model.shown.snapshot import Snapshot
+from ...findings.cause import cause_of
+from ...targets.base import TargetLostError
 from ...targets.glance import Holders, Identities, Looks
 from .binding import ADAPTERS
 from .event_names import EventNames
@@ -302,3 +305,11 @@ _EVENTS: Mapping[str, Callable[[Observer, Any], Value]] = {
     "BlockRemoved": Observer._removed,
     "AllBlocksCleared": Observer._cleared,
 }
+
+
+def unreadable(error: Exception) -> TargetLostError:
+    """The loss of a core whose state raised this when it was read."""
+    last_line = "".join(traceback.format_exception_only(error)).strip()
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"the state can no longer be read: {last_line} ({place.name}, line {place.lineno})"
+    return TargetLostError("protocol", what, cause_of(error))

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from ...targets.declarations import KINDS_OF_FEW, OF_TODAY, SEVERAL_NAMES
+from ...targets.declarations import KINDS_OF_FEW, SEVERAL_NAMES
+from ...workload.offered import OF_TODAY
 
 
 @dataclass(frozen=True, kw_only=True)

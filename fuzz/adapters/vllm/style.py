@@ -2,7 +2,6 @@
 would."""
 
 import sys
-import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import redirect_stdout
 from typing import Any
@@ -10,16 +9,16 @@ from typing import Any
 from ....model import ops
 from ....model.ops import DONE, Operation, Outcome, Shape
 from ....model.shown.snapshot import Snapshot, new_ids_value
-from ...findings.cause import cause_of, failed
+from ...findings.cause import failed
 from ...findings.starved import Starved
-from ...targets.base import TargetLostError
 from ...targets.refusing import Refusals
 from ...targets.unsaid import UNSAID
 from .binding import Binding
 from .driver import VllmStyleDriver
 from .event_names import EventNames
+from .hits import cut, ids_per_group
 from .live_request import LiveRequest
-from .observe import Observer, unseen_in
+from .observe import Observer, unreadable, unseen_in
 from .public import PublicObserver, shows_parts, unseen_of
 
 _REFUSED = ops.Refused()
@@ -118,7 +117,7 @@ class VllmStyleTarget:
         try:
             self._observer = self._observe(shape)
         except AttributeError as error:
-            raise _unreadable(error) from error
+            raise unreadable(error) from error
         return DONE, self.look()
 
     def _observe(self, shape: Shape) -> Observer | PublicObserver:
@@ -150,7 +149,7 @@ class VllmStyleTarget:
         try:
             return outcome, self._observer.glance(operation, last, expected)
         except Exception as error:
-            raise _unreadable(error) from error
+            raise unreadable(error) from error
 
     def answer(self, operation: Operation) -> Outcome:
         """Apply one operation and look at nothing."""
@@ -168,7 +167,7 @@ class VllmStyleTarget:
         try:
             return self._observer.snapshot()
         except Exception as error:
-            raise _unreadable(error) from error
+            raise unreadable(error) from error
 
     def _apply(self, operation: Operation) -> Outcome:
         self.copies = self.handed = ()
@@ -216,14 +215,14 @@ class VllmStyleTarget:
         if self._called.boundary:
             live.request.shared_prefix_boundary = found[2]
         self.handed = found[3:]
-        return ops.Done((live.hit_tokens, _ids_per_group(live.hit)))
+        return ops.Done((live.hit_tokens, ids_per_group(live.hit)))
 
     def _allocate(self, op: ops.Allocate) -> Outcome:
         live, release = self._live(op.request), self._called
         request = live.request
         hit, hit_tokens = (live.hit, live.hit_tokens) if op.hit else (None, 0)
         if (whole := self._shape.taken(op, hit_tokens)) < hit_tokens:
-            hit, hit_tokens = self._cut(hit, whole), whole
+            hit, hit_tokens = cut(self._manager, hit, whole, by_manager=release.cuts_hits), whole
         start = {
             "num_new_computed_tokens": hit_tokens,
             "new_computed_blocks": hit,
@@ -257,15 +256,6 @@ class VllmStyleTarget:
         outcome = ops.Done(new_ids_value(new.get_block_ids(allow_none=True), len(self._shape.groups)))
         self._end_scheduling()
         return outcome
-
-    def _cut(self, hit: Any, whole: int) -> Any:
-        """The start of a hit, up to so many tokens: the end of a whole block in every group."""
-        manager = self._manager
-        if self._called.cuts_hits:
-            return manager.truncate_computed_blocks(hit, whole)
-        sizes = [one.block_size for one in manager.coordinator.single_type_managers]
-        rows = [row[: whole // size] for row, size in zip(hit.blocks, sizes, strict=True)]
-        return manager.create_kv_cache_blocks(tuple(map(list, rows)))
 
     def _starved(self, op: Starved) -> Outcome:
         assert self._refusals is not None  # else it is not offered
@@ -431,18 +421,6 @@ class VllmStyleTarget:
     def _blocks(self, ids: tuple[int, ...]) -> list[Any]:
         every = self._pool.blocks
         return [every[block] for block in ids]
-
-
-def _unreadable(error: Exception) -> TargetLostError:
-    """The loss of a core whose state raised this when it was read."""
-    last_line = "".join(traceback.format_exception_only(error)).strip()
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    what = f"the state can no longer be read: {last_line} ({place.name}, line {place.lineno})"
-    return TargetLostError("protocol", what, cause_of(error))
-
-
-def _ids_per_group(blocks: Any) -> ops.Value:
-    return tuple([tuple([block.block_id for block in group]) for group in blocks.blocks])
 
 
 _HANDLERS: Mapping[type[Operation], Callable[..., Outcome]] = {

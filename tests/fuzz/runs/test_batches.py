@@ -27,9 +27,10 @@ from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.targets.adapting import adapted
 from blockproof.fuzz.targets.answers import answers_of
 from blockproof.fuzz.targets.base import check_declarations, left_out_for
-from blockproof.fuzz.targets.declarations import OF_TODAY, OFFERS, STARVED
+from blockproof.fuzz.targets.declarations import OFFERS, STARVED
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.shrink import shrink
+from blockproof.fuzz.workload.offered import OF_TODAY
 from blockproof.impl.pool import block_pool, hash_map
 from blockproof.impl.pool.block import KVCacheBlock
 from blockproof.model.core import Model

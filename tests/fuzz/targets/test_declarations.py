@@ -25,8 +25,9 @@ from blockproof.fuzz.targets.base import (
     hidden_fields,
     lacking,
 )
-from blockproof.fuzz.targets.declarations import HIDES, LACKS, OF_TODAY, OFFERS, PAGE, with_implied
+from blockproof.fuzz.targets.declarations import HIDES, LACKS, OFFERS, PAGE, with_implied
 from blockproof.fuzz.workload.draw import SeededDraw
+from blockproof.fuzz.workload.offered import OF_TODAY
 from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape, possible_attention
 from blockproof.model import ops
@@ -276,11 +277,23 @@ before any could. A block to evict is drawn from those that the model has, so an
 a digest."""
 
 
+def test_what_few_cores_have_is_drawn_for_those_or_known_to_all_oracles():
+    known = {"AllocateBatch", "Arrive.missing", "Allocate.in_flight", STARVED}
+    assert {*OFFERS} == OF_TODAY | KINDS_OF_FEW | known
+
+
 def _as_before(value):
     """As JSON, without fields that were added since and are not drawn here."""
     added = {name.partition(".")[2] for name in OF_TODAY if "." in name}
-    document: Any = to_json(value)
-    return {name: part for name, part in document.items() if part or name not in added}
+
+    def without(document: Any) -> Any:
+        if isinstance(document, list):
+            return [without(part) for part in document]
+        if not isinstance(document, dict):
+            return document
+        return {name: without(part) for name, part in document.items() if part or name not in added}
+
+    return without(to_json(value))
 
 
 @pytest.mark.parametrize("fails", [True, False])

@@ -1,0 +1,19 @@
+"""What a lookup of vLLM returns, and what is made of it."""
+
+from typing import Any
+
+from ....model.ops import Value
+
+
+def ids_per_group(blocks: Any) -> Value:
+    """Block ids of a hit or an allocation, by group."""
+    return tuple([tuple([block.block_id for block in group]) for group in blocks.blocks])
+
+
+def cut(manager: Any, hit: Any, whole: int, *, by_manager: bool) -> Any:
+    """The start of a hit, up to so many tokens: the end of a whole block in every group."""
+    if by_manager:
+        return manager.truncate_computed_blocks(hit, whole)
+    sizes = [one.block_size for one in manager.coordinator.single_type_managers]
+    rows = [row[: whole // size] for row, size in zip(hit.blocks, sizes, strict=True)]
+    return manager.create_kv_cache_blocks(tuple(map(list, rows)))
