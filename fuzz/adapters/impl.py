@@ -20,7 +20,7 @@ from ...model.ops import Shape
 from ..targets.base import Calculator, Target
 from ..targets.declarations import KINDS_OF_FEW, OFFERS, STARVED
 from ..targets.family import Mutable
-from ..workload.offered import OF_TODAY
+from ..findings.offered import OF_TODAY
 from .impl_limits import LowLimits
 from .vllm.binding import Binding, names_of
 from .vllm.core_calculator import CoreCalculator

@@ -21,7 +21,7 @@ from ..targets.base import Target, TargetLostError, TargetUnavailableError, adap
 from ..targets.declarations import KINDS_OF_FEW, STARVED
 from ..traces.replay import replay
 from ..workload.draw import SeededDraw
-from ..workload.offered import OF_TODAY
+from ..findings.offered import OF_TODAY
 from ..workload.operations import Workload
 from ..workload.refused import refused_shapes
 from ..workload.rounds import about_rounds
@@ -85,6 +85,10 @@ def _heap_set_aside() -> Iterator[None]:
         gc.unfreeze()
 
 
+MORE_INSIDE = 3
+"""Runs of types whose hits may end inside a block, beside the usual one of each turn: few of them have such hits."""
+
+
 class _Drawn(NamedTuple):
     """One run of a seed."""
 
@@ -107,7 +111,8 @@ class _SeededRuns:
         rounds = 0 if alone else getattr(plan.tuning, "rounds", 0)  # the generator of an earlier commit may have none
         # Scripts are to come as often as ever.
         steps = 0 if LIVENESS in plan.oracles else getattr(plan.tuning, "steps", 0)
-        self._alone, self._turns = alone, in_turn(plan.attention, rounds, steps)
+        inside = 0 if "hits_inside_blocks" in run.lacks else MORE_INSIDE
+        self._alone, self._turns = alone, in_turn(plan.attention, rounds, steps, inside)
 
     def draw(self, number: int) -> _Drawn:
         """See `Case`."""

@@ -39,7 +39,7 @@ from ..targets.base import (
 from ..targets.block_ids import STRAY_ID, stray_copy
 from ..targets.declarations import STARVED, in_shape
 from ..targets.unharmed import allow_recursion, unharmed
-from ..workload.offered import OF_TODAY
+from ..findings.offered import OF_TODAY
 from ..workload.scene import Scene
 from .judging import USUAL, Judging, TooLongError
 

@@ -18,7 +18,7 @@ from ..findings.starved import Starved
 from .bounds import draftable, failures, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
 from .draw import Draw, made
 from .landings import Landings
-from .offered import OF_TODAY
+from ..findings.offered import OF_TODAY
 from .scene import Scene
 from .steps import Steps
 from .tuning import USUAL_TUNING, Tuning
@@ -66,6 +66,8 @@ class Workload(Steps):
         self._named_inside = self.has("hits_inside_blocks") and any(
             group.block_size > shape.hash_block_size for group in shape.groups
         )
+        if self._named_inside and draw.integer(0, 3):  # only who sends a prompt again finds its end
+            self._again, self._remembers, self._unit = max(self._again, 4), True, shape.hash_block_size
         self._cross = any(RULES[group.kind].by_encoder for group in shape.groups) and self.has(
             "Allocate.encoder_tokens"
         )

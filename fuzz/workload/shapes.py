@@ -51,13 +51,20 @@ def with_offered(draw: Draw, shape: Shape, lacks: Collection[str]) -> Shape:
     return replace(shape, watermark=min(draw.choose((0, 0, 1, 2)), (shape.num_blocks - 1) // 4))
 
 
+def hits_end_inside(kinds: Sequence[Kind]) -> bool:
+    """True if a core of these kinds may have hits that end inside a block, whatever its block sizes are: if it has
+    states, and all else can be looked up there."""
+    rules = {RULES[kind] for kind in kinds}
+    small = all(issubclass(rule, Full | Mamba) or rule.scratch for rule in rules)
+    return small and Mamba in rules and any(rule.is_full for rule in rules)
+
+
 def _with_small_hashes(draw: Draw, shape: Shape) -> Shape:
-    """The shape, mostly with smaller hash blocks, if it has states and all else can be looked up inside a block."""
-    rules, size = {RULES[group.kind] for group in shape.groups}, shape.hash_block_size
+    """The shape, mostly with smaller hash blocks, if hits may end inside its blocks."""
+    inside, size = hits_end_inside([group.kind for group in shape.groups]), shape.hash_block_size
     smaller = [part for part in range(1, size) if size % part == 0]
-    small = all(issubclass(rule, Full | Mamba) or rule.scratch for rule in rules) and Mamba in rules
-    fine = shape.caching and shape.parallel == 1 and small and smaller and any(rule.is_full for rule in rules)
-    return replace(shape, hash_block_size=draw.choose(smaller)) if fine and draw.integer(0, 3) else shape
+    fine = shape.caching and shape.parallel == 1 and inside and smaller
+    return replace(shape, hash_block_size=draw.choose(smaller)) if fine and draw.integer(0, 7) else shape
 
 
 def _with_checkpoints(draw: Draw, shape: Shape) -> Shape:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from .bounds import keeps_states_of
 from .rounds import takes_rounds
-from .shapes import ATTENTION, EVERY_ATTENTION
+from .shapes import ATTENTION, EVERY_ATTENTION, hits_end_inside
 from .steps import takes_steps
 
 About: TypeAlias = Literal["", "rounds", "steps"]
@@ -33,13 +33,14 @@ class Turn(NamedTuple):
     about: About
 
 
-def in_turn(names: Sequence[str], rounds: int, steps: int = 0) -> Iterator[Turn]:
+def in_turn(names: Sequence[str], rounds: int, steps: int = 0, inside: int = 0) -> Iterator[Turn]:
     """Without end: the runs of a seed over these types.
 
-    In each turn but the first come so many about `rounds` again for every type that can show something there; once
-    there have been `FIRST` usual runs, so many about `steps`, for
-    every type that keeps states, and for each other in some turns.
+    In each turn come so many more for every type whose hits may end `inside` a block; in each but the first, so many
+    about `rounds` again for every type that can show something there; once there have been `FIRST` usual runs, so many
+    about `steps`, for every type that keeps states, and for each other in some turns.
     """
+    names = [*names, *[name for name in names if hits_end_inside(EVERY_ATTENTION[name])] * inside]
     again = [name for name in names if takes_rounds(EVERY_ATTENTION[name])] * rounds
     stepping = [name for name in names if takes_steps(EVERY_ATTENTION[name])]
     for turn in count():

@@ -61,11 +61,13 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
         "windows-left-behind",
         reason=(
-            "a lookup for a connector takes the hit of full attention, also where that of a window ends before it: the "
-            "connector brings the tokens behind the hit, so nobody fills the blocks of the window before its end"
+            "a lookup for a connector takes the hit of full attention, also where that of a window ends before it. A "
+            "connector that says it can complete such a hit is asked to restore states; one that does no more leaves "
+            "blocks of the window unwritten. Where the hit is cut for tokens from outside, the cut ends in an "
+            "AssertionError"
         ),
         condition="a lookup for a connector, full attention with Mamba and a window whose blocks were evicted",
-        source="Found by lockstep.",
+        source="Found by lockstep; of states: vllm-project/vllm#46453, vllm-project/vllm#54302.",
         corrupts=True,
     ),
     Deviation(

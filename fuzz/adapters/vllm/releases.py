@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from ...targets.declarations import KINDS_OF_FEW, SEVERAL_NAMES
-from ...workload.offered import OF_TODAY
+from ...findings.offered import OF_TODAY
 
 
 @dataclass(frozen=True, kw_only=True)

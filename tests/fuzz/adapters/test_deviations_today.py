@@ -16,7 +16,7 @@ from blockproof.fuzz.targets.declarations import KINDS_OF_FEW
 from blockproof.fuzz.targets.deviations import MISUSE_UNCHECKED, DeviatingModel, trace_names
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import FoundWhat, read_trace
-from blockproof.fuzz.workload.offered import OF_TODAY
+from blockproof.fuzz.findings.offered import OF_TODAY
 from blockproof.model.core import Model
 from blockproof.model.features.today import TODAY
 from blockproof.model.ops import Advance, Allocate, Group, Shape, Submit

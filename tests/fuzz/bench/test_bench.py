@@ -105,7 +105,8 @@ def test_a_process_ends_with_its_side():
 
 def test_ctrl_c_ends_it_at_once():
     command = "import sys; from blockproof.fuzz.cli.main import main; sys.exit(main())"
-    words = [sys.executable, "-c", command, "bench", "--against", "impl", "--rounds", "1000", "--only", "pool-512k"]
+    new = [sys.executable, "-X", "utf8"]  # not forked, as its first child is to be one of its sides
+    words = [*new, "-c", command, "bench", "--against", "impl", "--rounds", "1000", "--only", "pool-512k"]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     while not children_of(process.pid):
         assert process.poll() is None

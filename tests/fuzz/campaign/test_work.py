@@ -122,7 +122,7 @@ def test_a_bug_of_ours_is_a_problem_of_the_task(monkeypatch):
 
 
 def test_attention_types_that_a_target_lacks_are_a_problem(monkeypatch):
-    monkeypatch.setattr("blockproof.fuzz.engines.plan.lacking", lambda target: frozenset({"kind:full"}))
+    monkeypatch.setattr("blockproof.fuzz.engines.plan.left_out_for", lambda target: frozenset({"kind:full"}))
     monkeypatch.setattr("blockproof.fuzz.engines.plan.possible_attention", lambda names, lacks: ())
     assert "lacks what full is made of" in did(task()).problem
 

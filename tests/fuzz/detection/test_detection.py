@@ -96,6 +96,13 @@ def test_a_trial_is_the_same_by_operations_and_ends_at_processor_seconds():
     assert ended.seconds >= 0.1
 
 
+@pytest.fixture
+def _nothing_forked(monkeypatch):
+    """A process that is to take another generator must not have loaded ours (`tests/forked.py`)."""
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+
+
+@pytest.mark.usefixtures("_nothing_forked")
 def test_processes_come_to_the_same_and_one_that_fails_is_told(tmp_path):
     bench = TrialBench(FAULTS, [SETTINGS["usual"]], range(2), TrialBudget(250))
     here, there = list[Trial](), list[Trial]()
@@ -109,6 +116,7 @@ def test_processes_come_to_the_same_and_one_that_fails_is_told(tmp_path):
         run_all(TrialBench(FAULTS, [broken], range(2), TrialBudget(250)), [], 1, here.append)
 
 
+@pytest.mark.usefixtures("_nothing_forked")
 def test_the_generator_of_another_folder_takes_the_place_of_ours(tmp_path):
     """An earlier generator whose requests are never submitted finds nothing; what it lacks is taken from ours."""
     source = Path(sys.modules["blockproof.fuzz.workload.operations"].__file__ or "")

@@ -27,10 +27,10 @@ from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.targets.adapting import adapted
 from blockproof.fuzz.targets.answers import answers_of
 from blockproof.fuzz.targets.base import check_declarations, left_out_for
-from blockproof.fuzz.targets.declarations import OFFERS, STARVED
+from blockproof.fuzz.targets.declarations import KINDS_OF_FEW, OFFERS, STARVED
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.shrink import shrink
-from blockproof.fuzz.workload.offered import OF_TODAY
+from blockproof.fuzz.findings.offered import OF_TODAY
 from blockproof.impl.pool import block_pool, hash_map
 from blockproof.impl.pool.block import KVCacheBlock
 from blockproof.model.core import Model
@@ -104,7 +104,7 @@ def test_windows_are_not_cut_by_tokens_in_flight(in_flight, nulls):
 def test_our_core_has_all_that_few_cores_have_and_others_are_not_asked():
     impl, plain = open_target("impl"), Plain()
     check_declarations(impl)
-    assert left_out_for(impl) == {STARVED, *OF_TODAY}  # of which nothing can be refused
+    assert left_out_for(impl) == {STARVED, *OF_TODAY, *KINDS_OF_FEW}  # of which nothing can be refused
     assert left_out_for(plain) == OFFERS.keys()
     plan = Plan(1, None, 10_000)
     assert run_random(plain, plan, Summary("plain", "random", 1)).finding is None
@@ -133,7 +133,7 @@ def test_the_shadow_memory_follows_a_batch(oracles):
 def test_a_child_process_offers_what_the_target_offers():
     child = open_target("impl", isolate=True)
     try:
-        assert left_out_for(child) == {STARVED, *OF_TODAY}
+        assert left_out_for(child) == {STARVED, *OF_TODAY, *KINDS_OF_FEW}
         assert replay(Trace(SHAPE, THREE), child) == (None, Trace(SHAPE, THREE))
     finally:
         child.close()

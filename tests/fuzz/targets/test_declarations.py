@@ -25,9 +25,9 @@ from blockproof.fuzz.targets.base import (
     hidden_fields,
     lacking,
 )
-from blockproof.fuzz.targets.declarations import HIDES, LACKS, OFFERS, PAGE, with_implied
+from blockproof.fuzz.targets.declarations import HIDES, KINDS_OF_FEW, LACKS, OFFERS, PAGE, STARVED, with_implied
 from blockproof.fuzz.workload.draw import SeededDraw
-from blockproof.fuzz.workload.offered import OF_TODAY
+from blockproof.fuzz.findings.offered import OF_TODAY
 from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape, possible_attention
 from blockproof.model import ops
