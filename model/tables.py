@@ -168,7 +168,7 @@ class Core:
         }
         for i, identity in stored.items():
             self.state.register(table[i], (group, identity), (i + 1) * rule.b)
-        if isinstance(rule, Mamba):
+        if isinstance(rule, Mamba) and self.policy.offer is None:
             self.registered_this_step.update((group, identity) for identity in stored.values())
         parent = self.identity(request, group, first - 1) if first else None
         tokens = tuple(request.tokens[first * rule.b : end * rule.b])

@@ -1,9 +1,10 @@
-"""vLLM 0.33.0, a lookup for a connector where the blocks of a window are gone: what its scheduler does next with the hit
-ends in an AssertionError.
+"""vLLM 0.33.0, a lookup for a connector where the blocks of a window are gone: what its scheduler does next with the
+hit ends in an AssertionError.
 
-Run it with the Python of an environment that has the release. It has nothing of blockproof: a `KVCacheManager` with full
-attention, a window and Mamba states, whose hits may end inside a block of states, and the two calls that the scheduler
-makes for a request that a connector brings tokens for (`get_computed_blocks_for_connector`, `truncate_computed_blocks`).
+Run it with the Python of an environment that has the release. It has nothing of blockproof: a `KVCacheManager` with
+full attention, a window and Mamba states, whose hits may end inside a block of states, and the two calls that the
+scheduler makes for a request that a connector brings tokens for: `get_computed_blocks_for_connector` and
+`truncate_computed_blocks`.
 """
 
 import os

@@ -17,10 +17,10 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from ...model.ops import Shape
+from ..findings.offered import OF_TODAY
 from ..targets.base import Calculator, Target
 from ..targets.declarations import KINDS_OF_FEW, OFFERS, STARVED
 from ..targets.family import Mutable
-from ..findings.offered import OF_TODAY
 from .impl_limits import LowLimits
 from .vllm.binding import Binding, names_of
 from .vllm.core_calculator import CoreCalculator

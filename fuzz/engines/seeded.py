@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ...model.ops import AllocateBatch
 from ..findings.finding import LOST, Finding, Trace, our_bug
+from ..findings.offered import OF_TODAY
 from ..findings.oracle_names import EVERY, LIVENESS, LOCKSTEP
 from ..oracles.liveness import judge
 from ..reports.summary import Found, Summary
@@ -21,7 +22,6 @@ from ..targets.base import Target, TargetLostError, TargetUnavailableError, adap
 from ..targets.declarations import KINDS_OF_FEW, STARVED
 from ..traces.replay import replay
 from ..workload.draw import SeededDraw
-from ..findings.offered import OF_TODAY
 from ..workload.operations import Workload
 from ..workload.refused import refused_shapes
 from ..workload.rounds import about_rounds

@@ -19,6 +19,7 @@ from ...model.shown.snapshot import Snapshot
 from ..findings.difference import difference
 from ..findings.finding import BUG, CORRUPTION, Finding, Trace, our_bug
 from ..findings.interruption import is_from_outside
+from ..findings.offered import OF_TODAY
 from ..findings.oracle_names import CONTRACT, LANDED, LIVENESS, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
 from ..findings.severity import worst_of
 from ..findings.starved import Starved
@@ -39,7 +40,6 @@ from ..targets.base import (
 from ..targets.block_ids import STRAY_ID, stray_copy
 from ..targets.declarations import STARVED, in_shape
 from ..targets.unharmed import allow_recursion, unharmed
-from ..findings.offered import OF_TODAY
 from ..workload.scene import Scene
 from .judging import USUAL, Judging, TooLongError
 

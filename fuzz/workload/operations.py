@@ -14,11 +14,11 @@ from ...model.attention import RULES
 from ...model.legal import allows
 from ...model.ops import Operation, Shape
 from ...model.state import Request
+from ..findings.offered import OF_TODAY
 from ..findings.starved import Starved
 from .bounds import draftable, failures, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
 from .draw import Draw, made
 from .landings import Landings
-from ..findings.offered import OF_TODAY
 from .scene import Scene
 from .steps import Steps
 from .tuning import USUAL_TUNING, Tuning

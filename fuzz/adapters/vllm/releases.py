@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from ...targets.declarations import KINDS_OF_FEW, SEVERAL_NAMES
 from ...findings.offered import OF_TODAY
+from ...targets.declarations import KINDS_OF_FEW, SEVERAL_NAMES
 
 
 @dataclass(frozen=True, kw_only=True)

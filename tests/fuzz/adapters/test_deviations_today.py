@@ -7,6 +7,7 @@ from blockproof.fuzz.adapters.vllm import deviations_0330
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import Finding, Trace
+from blockproof.fuzz.findings.offered import OF_TODAY
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.known_deviations import declared_for
 from blockproof.fuzz.releases.deviations import undeclared
@@ -16,7 +17,6 @@ from blockproof.fuzz.targets.declarations import KINDS_OF_FEW
 from blockproof.fuzz.targets.deviations import MISUSE_UNCHECKED, DeviatingModel, trace_names
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import FoundWhat, read_trace
-from blockproof.fuzz.findings.offered import OF_TODAY
 from blockproof.model.core import Model
 from blockproof.model.features.today import TODAY
 from blockproof.model.ops import Advance, Allocate, Group, Shape, Submit

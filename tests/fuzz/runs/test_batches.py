@@ -17,6 +17,7 @@ from blockproof.fuzz.adapters.vllm.surroundings import BLOCKS_MOVE, NUMBERS_VARI
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.findings.offered import OF_TODAY
 from blockproof.fuzz.findings.ops_json import operation_from_json, to_json
 from blockproof.fuzz.findings.words import operation_text
 from blockproof.fuzz.opening.targets import open_target
@@ -30,7 +31,6 @@ from blockproof.fuzz.targets.base import check_declarations, left_out_for
 from blockproof.fuzz.targets.declarations import KINDS_OF_FEW, OFFERS, STARVED
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.shrink import shrink
-from blockproof.fuzz.findings.offered import OF_TODAY
 from blockproof.impl.pool import block_pool, hash_map
 from blockproof.impl.pool.block import KVCacheBlock
 from blockproof.model.core import Model

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.findings.offered import OF_TODAY
 from blockproof.fuzz.findings.ops_json import to_json
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
 from blockproof.fuzz.findings.starved import EVERY_OPERATION
@@ -27,7 +28,6 @@ from blockproof.fuzz.targets.base import (
 )
 from blockproof.fuzz.targets.declarations import HIDES, KINDS_OF_FEW, LACKS, OFFERS, PAGE, STARVED, with_implied
 from blockproof.fuzz.workload.draw import SeededDraw
-from blockproof.fuzz.findings.offered import OF_TODAY
 from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape, possible_attention
 from blockproof.model import ops
