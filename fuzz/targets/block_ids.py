@@ -15,10 +15,10 @@ from ...model.shown.snapshot import Snapshot
 
 STRAY_ID = "S4"
 """The property of the contract that an id outside of the pool violates."""
-_TELLS = frozenset({ops.Lookup, ops.Allocate, ops.ReadTable, ops.Take, ops.TakeNewBlockIds})
+_TELLS = frozenset({ops.Lookup, ops.Allocate, ops.ReadTable, ops.Free, ops.Take, ops.TakeNewBlockIds})
 """Operations whose answers name blocks."""
-_TELLS_ALL = frozenset({ops.Take, ops.TakeNewBlockIds})
-"""Those that name them without a row for each group."""
+_TELLS_ALL = frozenset({ops.Free, ops.Take, ops.TakeNewBlockIds})
+"""Those that name them without a row for each group. The end of a request names those that are kept, if any."""
 Id = TypeVar("Id")
 Named: TypeAlias = tuple[str, Sequence[Id]]
 """Who names blocks, in words that go before a verb, and the ids."""
@@ -98,7 +98,7 @@ def _are_blocks(ids: Collection[int], num_blocks: int) -> bool:
 
 def _tells_blocks(operation: Operation | None, outcome: Outcome, num_blocks: int) -> bool:
     """True if an answer of the usual form names blocks of the pool only: the quick way to ask, as above."""
-    value: Any = outcome.value if isinstance(outcome, Done) else ()
+    value: Any = (outcome.value or ()) if isinstance(outcome, Done) else ()
     if type(operation) is ops.Lookup and value:
         value = value[1] if isinstance(value, tuple) and len(value) == 2 else None
     if not isinstance(value, tuple):
@@ -146,7 +146,7 @@ def _in_outcome(operation: Operation | None, outcome: Outcome) -> Iterator[Named
         case ops.Allocate() | ops.ReadTable(), tuple(rows):
             told = "new blocks" if isinstance(operation, ops.Allocate) else "table"
             yield from _by_group(f"the answer of {kind} {operation.request}, its {told},", rows)
-        case ops.Take() | ops.TakeNewBlockIds(), tuple(blocks):
+        case ops.Free() | ops.Take() | ops.TakeNewBlockIds(), tuple(blocks):
             yield f"the answer of {kind}", blocks
 
 

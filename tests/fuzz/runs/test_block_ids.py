@@ -98,6 +98,7 @@ WHO = {
     ),
     "Allocate": (answered(Allocate, last_of_first), "the answer of Allocate"),
     "ReadTable": (answered(ReadTable, last_of_first), "the answer of ReadTable"),
+    "Free": (answered(Free, lambda value, bad: (bad,)), "the answer of Free"),
     "Take": (answered(Take, lambda value, bad: (bad,)), "the answer of Take"),
     "TakeNewBlockIds": (answered(TakeNewBlockIds, lambda value, bad: (*value, bad)), "the answer of TakeNewBlockIds"),
 }
