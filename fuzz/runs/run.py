@@ -336,7 +336,7 @@ class Run(ABC):
         shadow, contract = self.shadow, self.contract
         try:
             if shadow is not None:
-                copies = copies_of(self.target)
+                copies = () if type(operation) is Landed else copies_of(self.target)  # which may be no call on it
                 if copies and (stray := stray_copy(copies, self.shape.num_blocks)):
                     return [self._stray(stray, operation, actual)]
                 shadow.step(operation, actual, after, copies)

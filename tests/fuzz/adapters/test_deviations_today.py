@@ -19,7 +19,7 @@ from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import FoundWhat, read_trace
 from blockproof.model.core import Model
 from blockproof.model.features.today import TODAY
-from blockproof.model.ops import Advance, Allocate, Group, Shape, Submit
+from blockproof.model.ops import Advance, Allocate, Group, Landed, Lookup, Shape, StepStart, Submit
 
 from .test_deviations import Release, compared_before_it_occurs
 
@@ -137,3 +137,11 @@ def test_a_state_is_copied_once_it_is_known_which_drafts_are_right():
     finding, _ = replay(trace, Described(), Judging(("shadow",)))
     assert finding is not None, "where one is copied over another, it is still seen"
     assert finding.oracle == "shadow"
+
+
+def test_what_has_landed_is_not_copied_again():
+    groups = (Group("full", 2), Group("mamba", 2, mamba_mode="align"))
+    told = (Submit("a", (0, 0)), Allocate("a", 1), StepStart(), Submit("b", (0, 0)), Lookup("b"))
+    story = (*told, Allocate("b", 1, hit=True), Landed("a"), Advance("b"))
+    trace = Trace(Shape(groups, 5, 2, 1, 2, 1), story)
+    assert replay(trace, Described(), Judging(("lockstep", "shadow"))) == (None, trace)
