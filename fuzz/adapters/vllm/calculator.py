@@ -11,7 +11,7 @@ from typing import Any
 
 from .part_calculator import PARTS
 from .piece_calculator import PIECES
-from .planned_calculator import PLANNED
+from .planned_calculator import PLANNED, uniformity, verdict
 from .question_json import (
     Inputs,
     Json,
@@ -74,18 +74,7 @@ def _merge(names: Names, inputs: Inputs) -> Any:
 
 def _uniformity(names: Names, inputs: Inputs) -> Any:
     layers = layers_from_json(names, inputs, inputs["layers"])
-
-    def verdict(test: Callable[[Any], bool]) -> Any:
-        try:
-            return test(layers)
-        except Exception as error:
-            return {"raises": type(error).__name__}
-
-    return {
-        "spec": verdict(names("is_kv_cache_spec_uniform")),
-        "type": verdict(names("UniformTypeKVCacheSpecs").is_uniform_type),
-        "page": verdict(names("is_kv_cache_page_size_uniform")),
-    }
+    return {**uniformity(names, inputs), "page": verdict(names("is_kv_cache_page_size_uniform"), layers)}
 
 
 def _uniform_info(names: Names, inputs: Inputs) -> Any:

@@ -37,19 +37,19 @@ def _copy(names: Names, inputs: Inputs) -> Any:
     }
 
 
-def _uniformity(names: Names, inputs: Inputs) -> Any:
+def uniformity(names: Names, inputs: Inputs) -> dict[str, Any]:
+    """What the checks of every release say of the layers: whether they have one spec, and one type."""
     layers = layers_from_json(names, inputs, inputs["layers"])
+    checks = {"spec": names("is_kv_cache_spec_uniform"), "type": names("UniformTypeKVCacheSpecs").is_uniform_type}
+    return {name: verdict(check, layers) for name, check in checks.items()}
 
-    def verdict(test: Callable[[Any], bool]) -> Any:
-        try:
-            return test(layers)
-        except Exception as error:
-            return {"raises": type(error).__name__}
 
-    return {
-        "spec": verdict(names("is_kv_cache_spec_uniform")),
-        "type": verdict(names("UniformTypeKVCacheSpecs").is_uniform_type),
-    }
+def verdict(check: Callable[[Any], bool], layers: Any) -> Any:
+    """What the check says, or the error in which it ends."""
+    try:
+        return check(layers)
+    except Exception as error:
+        return {"raises": type(error).__name__}
 
 
 def _uniform_info(names: Names, inputs: Inputs) -> Any:
@@ -166,7 +166,7 @@ def _configs(names: Names, inputs: Inputs) -> Any:
 PLANNED: Mapping[str, Callable[[Names, Inputs], Any]] = {
     "page": _page,
     "copy": _copy,
-    "uniformity": _uniformity,
+    "uniformity": uniformity,
     "uniform_info": _uniform_info,
     "uniform_pages": _uniform_pages,
     "groups": _groups,
