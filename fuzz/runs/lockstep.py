@@ -163,9 +163,7 @@ class LockstepRun(Run):
         if finding is not None:
             self.found = finding if misused else self._with_others(finding, operation, actual, before, theirs)
             return self.found
-        if misused or (self.shadow is None and self.contract is None):
-            return None
-        return self._judged(operation, actual, before, theirs)
+        return None if misused else self._judged(operation, actual, before, theirs)
 
     def _judged(
         self, operation: Operation, actual: Outcome, before: Snapshot | None, theirs: Snapshot | None
@@ -174,7 +172,8 @@ class LockstepRun(Run):
         do not do that."""
         if (self.shadow is None and self.contract is None) or self.dead or theirs is None:
             return None
-        return self._judge_target(operation, actual, before, theirs)
+        found = self._objections(operation, actual, before, theirs, self.model)
+        return self._unexplained(found) if found else None
 
     def _step_starved(self, operation: Starved) -> Finding | None:
         """What the world refuses is no operation of the model. The target may refuse, and then nothing has changed, or
@@ -252,12 +251,10 @@ class LockstepRun(Run):
         """None: here the deviations of the target say after what a request may read wrong content."""
         return frozenset()
 
-    def _judge_target(
-        self, operation: Operation, actual: Outcome, before: Snapshot | None, theirs: Snapshot
-    ) -> Finding | None:
-        """The finding of the other oracles, if any. If a known deviation explains it, it is counted and the run
+    def _unexplained(self, objections: Sequence[Finding]) -> Finding | None:
+        """The worst of what the other oracles object to. If a known deviation explains it, it is counted, and the run
         ends."""
-        finding = self._judge(operation, actual, before, theirs)
+        finding = worst_of(objections)
         if finding is None:
             return None
         for deviation in corrupting(self.model):

@@ -39,6 +39,8 @@ _CHANGES_NOTHING = frozenset(
     {ops.CommonPrefix, ops.ReadTable, ops.TakeEvents, ops.TakeNewBlockIds, ops.TakeStats, ops.Evict, ops.Landed}
 )
 """Operations after which every block holds what it held, and every request reads what it read."""
+_PLAIN = (None, (), 0)
+"""What decides a position's content besides the tokens up to it: an embedding, items, a prompt's end; here nothing."""
 
 
 class Shadow(States):
@@ -63,17 +65,17 @@ class Shadow(States):
             self.memory.copy(source, destination)
             self._follow_copy(source, destination, snapshot)
             self.reached["shadow: blocks copied"] += 1
+        kind = type(operation)
         if isinstance(operation, ops.AllocateBatch):
             for allocation, answer in answers_of(operation, outcome):
                 self.step(allocation, answer, snapshot)
             return
         if self._exchanges and before is not None:
             self._follow_exchanges(operation, before, snapshot)
-        unknown = isinstance(operation, ops.OnRequest) and operation.request not in self._requests
-        if unknown and not isinstance(operation, ops.Submit):
+        if isinstance(operation, ops.OnRequest) and operation.request not in self._requests and kind is not ops.Submit:
             return
         if isinstance(outcome, Done):
-            if type(operation) not in _CHANGES_NOTHING:
+            if kind not in _CHANGES_NOTHING:
                 self._apply(operation, outcome, snapshot, before)
         elif isinstance(operation, ops.Allocate):
             self._requests[operation.request].cut()  # skipped blocks are given back before the refusal
@@ -123,13 +125,17 @@ class Shadow(States):
     def _learn(self, request: EngineRequest, tokens: Sequence[int]) -> None:
         """Tokens have become known: give a number to each prefix that ends with one of them."""
         submit, contents, numbers = request.submit, request.contents, self._numbers
-        plain, prompt = not submit.items and submit.embeds is None, len(submit.prompt)
-        root = (submit.adapter, submit.adapter_version, submit.salt)
-        before: Hashable = contents[-1] if contents else root
+        before: Hashable = contents[-1] if contents else (submit.adapter, submit.adapter_version, submit.salt)
+        if not submit.items and submit.embeds is None and not self._gaps:  # as of most requests
+            for token in tokens:
+                before = numbers.setdefault((before, token), len(numbers) + 1)
+                contents.append(before)
+            return
+        prompt = len(submit.prompt)
         for at, token in enumerate(tokens, len(contents)):
-            row, items = (None, ()) if plain else self._special(submit, at)
-            apart = prompt if self._gaps and told_apart(self.rules, prompt, at) else 0
-            before = numbers.setdefault((at, before, token, row, items, apart), len(numbers) + 1)
+            special = *self._special(submit, at), prompt if told_apart(self.rules, prompt, at) else 0
+            key = (before, token) if special == _PLAIN else (before, token, special)
+            before = numbers.setdefault(key, len(numbers) + 1)
             contents.append(before)
 
     @staticmethod
