@@ -57,6 +57,7 @@ class Situations:
         self.reached: Counter[str] = Counter()
         self._hit_before: set[int] = set()  # registered blocks that were part of some hit
         self._decoded: set[Key] = set()  # states that a step behind the prompt has registered in this scheduler step
+        self._today = model.policy.name_tail is not None
         rules = model.rules if isinstance(model.construction, Done) else []
         self._moving = [rule.b for rule in rules if isinstance(rule, Mamba) and rule.align]  # block sizes, in tokens
         self._states = [group for group, rule in enumerate(rules) if isinstance(rule, Mamba)]
@@ -68,7 +69,7 @@ class Situations:
         if type(outcome) is Done:
             if seen := _DONE.get(type(operation)):
                 seen(self, operation, outcome)
-            if self.model.policy.name_tail is not None:
+            if self._today:
                 self._see_today(operation)
         elif type(outcome) is Refused and isinstance(operation, Allocate):
             self.reached[self.model.refusal] += 1

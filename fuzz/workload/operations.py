@@ -102,8 +102,7 @@ class Workload(Steps):
         return self._landings is not None and self._landings.is_waiting
 
     def _drawn(self, scene: Scene) -> Operation:
-        again = self._asked_again(scene) if self._refusing else None
-        if again is not None:
+        if self._refusing and (again := self._asked_again(scene)) is not None:
             return again
         if self._meetings and (self._driven or self._met or self._comer) and self.draw.integer(0, 7):
             met = None if scene.last and isinstance(scene.last[1], ops.Refused) else self._meeting(scene)

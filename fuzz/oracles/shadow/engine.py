@@ -326,6 +326,9 @@ class Shadow(States):
     def _read_from(self, request: EngineRequest, group: int, first: int, end: int, snapshot: Snapshot) -> None:
         """Check what queries from position `first` on read of the tokens before `end`."""
         rule = self.rules[group]
+        if not self._gaps:
+            self._read(request, group, rule, rule.skipped(first), end, snapshot)
+            return
         unread, read_on = gap(rule, len(request.submit.prompt), first)
         if 0 < unread < read_on:
             self._read(request, group, rule, 0, min(unread, end), snapshot)
