@@ -13,6 +13,7 @@ K = 1024
 LOOKUP, ALLOCATE, FREE = "lookup", "allocate", "free"
 CYCLE = (LOOKUP, ALLOCATE, FREE)
 PREFILL = (LOOKUP, ALLOCATE)
+STEP = "request"
 TRAFFIC_POOL, TRAFFIC_RUNNING, TRAFFIC_BUDGET = POOL, 32, 8192
 ROWS = 300
 """Rows of a trace that are played by default."""
@@ -39,7 +40,7 @@ class BenchEntry:
 
 def default_entries() -> tuple[BenchEntry, ...]:
     """All workloads but traffic, which needs files."""
-    return (*_decodes(), *_prefills(), *_cycles(), *_others(), *_made())
+    return (*_decodes(), *_prefills(), *_cycles(), *_patterns(), *_others(), *_made())
 
 
 def traffic_entries(traces: Iterable[Path], rows: int = ROWS) -> tuple[BenchEntry, ...]:
@@ -108,6 +109,40 @@ def _cycles() -> Iterable[BenchEntry]:
     yield _prompts("lookup-128k", f"lookup of {whole}", all_of_it + 16, 6, [LOOKUP], shared=all_of_it)
     yield _prompts("free-8k", "release of 8k tokens", 8 * K, 32, [FREE])
     yield _prompts("free-128k", "release of 128k tokens", 128 * K, 3, [FREE])
+
+
+def _patterns() -> Iterable[BenchEntry]:
+    """What fast ways do not fit (`patterns`): the prompts' tokens, the requests of a piece, the blocks of the pool."""
+    patterns: Sequence[tuple[str, str, int, int, int, str]] = (
+        ("held", "8k tokens, all but 256 hit and held by a request that runs", 8 * K, 16, POOL, "block"),
+        (
+            "system",
+            "48 decode steps behind one prompt of 2k, with admission, release",
+            2 * K,
+            64,
+            POOL,
+            STEP,
+        ),
+        ("twins", "8k tokens, computed by two requests at once", 8 * K, 4, POOL, "block"),
+        ("turns", "16 prompts of 2k in turns by chunks of 256, then hit", 2 * K, 16, POOL, "block"),
+        ("drafts", "decode with three drafts, half rejected, with admission and release", K, 64, POOL, STEP),
+        ("midway", "8k tokens, released in the middle of the prefill, coming again", 8 * K, 8, POOL, "block"),
+        ("tree", "hits of every length on one prompt of 8k", 8 * K, 16, POOL, "block"),
+        ("scattered", "prompts of 1k, half coming again, in a pool of 2,048 blocks", K, 32, 2 * K, "block"),
+        ("shuffled", "64 prompts of 1k that end in another order, evicted", K, 64, 8 * K, "block"),
+    )
+    for which, title, tokens, requests, pool, per in patterns:
+        for suffix, words, groups in (("", "", FULL), ("-sliding", ", full + sliding 1024", SLIDING)):
+            params = {
+                "which": which,
+                "tokens": tokens,
+                "requests": requests,
+                "pool": pool * len(groups),
+                "groups": groups,
+            }
+            yield BenchEntry(f"{which}{suffix}", f"{title}{words}", "patterns", params, per, 0.5)
+    told = {"which": "held", "tokens": 8 * K, "requests": 16, "pool": POOL, "events": True}
+    yield BenchEntry("held-events", "as `held`, with events, which are taken", "patterns", told, "block", 0.5)
 
 
 def _others() -> Iterable[BenchEntry]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ..targets.driver import Driver
 from .making import Construction, Creation
+from .patterns import Patterns
 from .prompts import BenchPrompts
 from .running import Decode, Short, Tables
 from .traffic import Traffic
@@ -11,6 +12,7 @@ from .workload import BenchWorkload, Params
 
 KINDS: Mapping[str, type[BenchWorkload]] = {
     "prompts": BenchPrompts,
+    "patterns": Patterns,
     "decode": Decode,
     "tables": Tables,
     "short": Short,

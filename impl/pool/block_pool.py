@@ -3,8 +3,7 @@
 import logging
 from collections.abc import Iterable, Sequence
 from itertools import compress
-from operator import attrgetter
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..hashing.block_hash import BlockHash
 from ..hashing.block_hashing import (
@@ -21,7 +20,6 @@ from .metrics import KVCacheMetricsCollector
 
 logger = logging.getLogger(__name__)
 
-_STATE = attrgetter("state")
 _BULK = 8
 """From so many blocks on it pays to look at all of them together first."""
 
@@ -224,12 +222,43 @@ class BlockPool:
         Such blocks are held, so that nothing needs to be asked of each, unless somebody else has given back blocks, who
         may have given back one of these.
         """
-        if (self._num_shared or not self._trusting) and any(state != 1 for state in set(map(_STATE, blocks))):
-            self._give_back(blocks, prepend)
-        elif prepend:
+        if self._num_shared or not self._trusting:
+            states = [block.state for block in blocks]
+            if any(state != 1 for state in set(states)):
+                if not self._trusting:
+                    self._give_back(blocks, prepend)
+                    return
+                blocks = self._let_go(blocks, states)
+        if prepend:
             self.free_block_queue.prepend_n(blocks)
         else:
             self.free_block_queue.append_n(blocks)
+
+    def _let_go(self, blocks: list[KVCacheBlock], states: list[Any]) -> list[KVCacheBlock]:
+        """Take a reference from blocks that have so many; returns those that nobody else holds, theirs not yet taken.
+
+        As a rule these stand in front, and what others hold, a shared prefix, behind them.
+        """
+        own = states.count(1)
+        shared, left = blocks, states
+        freed: list[KVCacheBlock] = []
+        if own:
+            if 1 in states[own:]:
+                freed = [block for block, state in zip(blocks, states, strict=True) if state == 1]
+                shared = [block for block, state in zip(blocks, states, strict=True) if state != 1]
+                left = [state for state in states if state != 1]
+            else:
+                freed, shared, left = blocks[:own], blocks[own:], states[own:]
+        fewest = left[0]
+        if left.count(fewest) == len(left):
+            fewest -= 1
+            for block in shared:
+                block.state = fewest
+        else:
+            for block, state in zip(shared, left, strict=True):
+                block.state = state - 1
+        self._num_shared -= left.count(2)
+        return freed
 
     def release_one(self, block: KVCacheBlock) -> None:
         """As `release`, for one block: to the back if a lookup can find its content, else to the front."""
@@ -344,21 +373,29 @@ class BlockPool:
         kinds, queue, own = set(states), self.free_block_queue, self._made
         if len(kinds) > _BULK or (not isinstance(blocks, Hit) and len(set(blocks)) < len(blocks)):
             return False
-        held = False
-        for kind in kinds:
-            if isinstance(kind, int):
-                held = True
-                if kind <= 0:
+        held = [kind for kind in kinds if isinstance(kind, int)]
+        if held:
+            if min(held) <= 0:
+                return False
+            asked = blocks[:1] if isinstance(blocks, Hit) else blocks  # those of a hit are all of one pool
+            for block in asked:
+                if isinstance(block.state, int) and not (
+                    0 <= block.block_id < len(own) and own[block.block_id] is block
+                ):
                     return False
-            elif kind.queue is not queue:
+        for kind in kinds:
+            if not isinstance(kind, int) and kind.queue is not queue:
                 return False
         if not held:
             for block in blocks:
                 block.state = 1
+        elif len(kinds) == 1:
+            more = held[0] + 1
+            for block in blocks:
+                block.state = more
+            self._num_shared += len(blocks) if more == 2 else 0
+            return True
         else:
-            for block, state in zip(blocks, states, strict=True):
-                if isinstance(state, int) and not (0 <= block.block_id < len(own) and own[block.block_id] is block):
-                    return False
             for block, state in zip(blocks, states, strict=True):
                 block.state = state + 1 if isinstance(state, int) else 1
             self._num_shared += states.count(1)

@@ -11,7 +11,7 @@ cdef class BlockHashToBlockMap:
     cpdef add(self, group, content, KVCacheBlock block)
     @cython.locals(run=Run, block=KVCacheBlock)
     cpdef register(self, group, contents, list blocks, row)
-    @cython.locals(found=list, block=KVCacheBlock)
+    @cython.locals(registered=dict, found=list, block=KVCacheBlock)
     cpdef bint _add_all(self, group, contents, list blocks)
     @cython.locals(registered=dict, found=list, loose=Py_ssize_t, i=Py_ssize_t, at=Py_ssize_t, n=Py_ssize_t, run=Run)
     cpdef list prefix(self, group, hashes, Py_ssize_t end, Py_ssize_t first=*)
@@ -26,7 +26,7 @@ cdef class BlockHashToBlockMap:
     @cython.locals(block=KVCacheBlock, run=Run, end=list, i=Py_ssize_t, size=Py_ssize_t, n=Py_ssize_t)
     cpdef forget_all(self, list blocks)
     @cython.locals(block=KVCacheBlock, registered=dict, contents=list, found=list, n=Py_ssize_t)
-    cpdef bint _forget_end(self, Run run, list blocks)
+    cpdef _forget_end(self, Run run, list blocks)
 
 
 @cython.locals(run=Run, at=Py_ssize_t)

@@ -84,12 +84,17 @@ class BlockHashToBlockMap:
 
     def _add_all(self, group: int, contents: Sequence[BlockHash], blocks: list[KVCacheBlock]) -> bool:
         """Add blocks under their hashes. True if none of the hashes was known before."""
-        found = list(map(self.groups[group].setdefault, contents, blocks))
+        registered = self.groups[group]
+        found = list(map(registered.setdefault, contents, blocks))
         if found == blocks:
             return True
         for content, block, earlier in zip(contents, blocks, found, strict=True):
-            if earlier is not block:
-                self.add(group, content, block)
+            if earlier is block:
+                continue
+            if isinstance(earlier, dict):
+                earlier[block.block_id] = block
+            else:
+                registered[content] = {earlier.block_id: earlier, block.block_id: block}
         return False
 
     def prefix(self, group: int, hashes: BlockHashList, end: int, first: int = 0) -> list[KVCacheBlock]:
@@ -197,25 +202,27 @@ class BlockHashToBlockMap:
             n = min(len(run.blocks), size - i) if run.whole and run.blocks[-1] is block else 0
             if n >= _WORTH_A_RUN:
                 end = blocks if n == size else blocks[i : i + n]
-                if run.blocks[: -n - 1 : -1] == end and self._forget_end(run, end):
+                if run.blocks[: -n - 1 : -1] == end:
+                    self._forget_end(run, end)
                     i += n
                     continue
             self.forget(block)
             i += 1
 
-    def _forget_end(self, run: Run, blocks: list[KVCacheBlock]) -> bool:
-        """Take the identity from the last blocks of a run, its last block first; False, with nothing changed, if others
-        share theirs."""
+    def _forget_end(self, run: Run, blocks: list[KVCacheBlock]) -> None:
+        """Take the identity from the last blocks of a whole run, its last block first."""
         n = len(blocks)
         registered, contents = self.groups[run.group], run.contents[: -n - 1 : -1]
         found = list(map(registered.pop, contents))
-        if found != blocks:
-            registered.update(zip(contents, found, strict=True))
-            return False
+        if found != blocks:  # others have the content of some, too
+            for content, block, entry in zip(contents, blocks, found, strict=True):
+                if isinstance(entry, dict):
+                    del entry[block.block_id]
+                    if entry:
+                        registered[content] = entry
         del run.contents[-n:], run.blocks[-n:]
         for block in blocks:
             block.content = block.run = None
-        return True
 
     def forget(self, block: KVCacheBlock) -> bool:
         """Take the identity from a block; False, with nothing changed, if it is not registered under it."""
@@ -223,10 +230,13 @@ class BlockHashToBlockMap:
         if content is None or run is None:
             return False
         registered = self.groups[run.group]
-        if registered.get(content) is block:  # nearly always: no call for it
+        found = registered.get(content)
+        if found is block:  # nearly always
             del registered[content]
-        elif self.remove(run.group, content, block.block_id) is None:
+        elif not isinstance(found, dict) or found.pop(block.block_id, None) is None:
             return False
+        elif not found:
+            del registered[content]
         if run.whole:
             if run.blocks[-1] is block:  # eviction begins at the end
                 run.blocks.pop()
