@@ -45,7 +45,7 @@ class Bounds(NamedTuple):
     """And so many in all."""
 
 
-SLOW, QUICK = Bounds(2.0, 6.0, 40), Bounds(0.1, 2.0, 3)
+SLOW, QUICK = Bounds(2.0, 6.0, 40), Bounds(0.1, 2.0, 18)
 Place: TypeAlias = tuple[int, int, int]
 """A file, and a step from one line to another in it."""
 

@@ -4,7 +4,8 @@ command line one.
 What forks is `fork_server`, in the same interpreter and with the same environment. The process is a child of the test,
 which sees its exit status or the signal that ended it.
 
-Of a release each process begins with the import of our modules. Of an engine that is changed only what is not its own
+Of a release each process begins with the import of our modules. What no release has of its own is imported once for all
+of them, and each has a server that was forked from that one. Of an engine that is changed only what is not its own
 is imported once; and what a command starts that a test runs in a process of its own is no child of the test.
 
 In our own interpreter a command line, a target's process and a worker are forked (`OWN_PROGRAMS`), and so is what they
@@ -56,6 +57,8 @@ FOR_CHANGED: Mapping[str, Sequence[str]] = {
     ),
 }
 """The same of an engine that is changed, by a patch for example, before it is imported."""
+SHARED: Mapping[str, Sequence[str]] = {**IMPORTED, **FOR_CHANGED}
+"""The same of what no release has of its own: all servers of an interpreter are forked from one that has it."""
 OWN = (
     *("coverage", "concurrent.futures.process", "multiprocessing.popen_spawn_posix", "multiprocessing.queues"),
     *("multiprocessing.resource_tracker", "multiprocessing.synchronize", "xml.etree.ElementTree"),
@@ -81,8 +84,12 @@ OF_OURS = (
 )
 """Nor do these to what ours imports; the fork sees to those of Python."""
 SAFE = "PYTHONSAFEPATH"
-MOST = 4
-"""So many servers of releases are kept, each of which has some 500 MB, and so many of ours."""
+MOST = 8
+"""So many servers of releases are kept, which share most of their 500 MB, and so many of ours."""
+NUMBER = 300
+"""The descriptor by which a server that was forked from another one is asked."""
+BEGUN = "import sys; exec(compile(open(sys.argv[2]).read(), sys.argv[2], 'exec'))"
+"""The program of such a server."""
 STARTS_S = 120.0
 ALONE = {"OPENBLAS_NUM_THREADS": "1"}
 """For the server: no threads, with which it could not be forked."""
@@ -120,7 +127,7 @@ class Start(NamedTuple):
 class Server:
     """A process that has imported what others need."""
 
-    def __init__(self, ours: socket.socket, process: "subprocess.Popen[bytes] | None" = None) -> None:
+    def __init__(self, ours: socket.socket, process: int = 0) -> None:
         self._ours, self._process = ours, process
         ours.settimeout(STARTS_S)
         self.forks, path, names = json.loads(_read(ours, int(_read(ours, 8) or 0)) or "[false, [], []]")
@@ -143,7 +150,20 @@ class Server:
                 stderr=subprocess.DEVNULL,
                 start_new_session=not own,
             )
-        return cls(ours, process)
+        process.returncode = 0  # `close` waits for it
+        return cls(ours, process.pid)
+
+    def another(self, environment: Mapping[str, str], modules: Sequence[str]) -> "Server | None":
+        """One that is forked from this one and has imported these modules, too."""
+        ours, theirs = socket.socketpair()
+        with theirs, open(os.devnull, "r+b", buffering=0) as nowhere:
+            words = ["-P", "-c", BEGUN, str(NUMBER), str(SERVER), *modules]
+            given = [*[nowhere.fileno()] * 3, theirs.fileno()]
+            start = Start(words, {**environment, **ALONE}, 0, os.sep, True, [0, 1, 2, NUMBER], given, ([], []))
+            number = self.fork(start)
+        if not number:
+            ours.close()
+        return Server(ours, number) if number else None
 
     def fork(self, start: Start) -> int:
         """The number of the new process, whose parent is this one; 0 if it cannot be forked."""
@@ -171,18 +191,23 @@ class Server:
     def close(self) -> None:
         """End it."""
         self._ours.close()
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        if self._process:
+            with suppress(OSError):
+                os.kill(self._process, signal.SIGKILL)
+                os.waitpid(self._process, 0)
 
 
 class Forking:
     """In place of `_posixsubprocess.fork_exec`."""
 
     def __init__(
-        self, usual: Callable[..., int], imported: Mapping[str, Sequence[str]], changed: Mapping[str, Sequence[str]]
+        self,
+        usual: Callable[..., int],
+        imported: Mapping[str, Sequence[str]],
+        changed: Mapping[str, Sequence[str]],
+        shared: Mapping[str, Sequence[str]],
     ) -> None:
-        self._usual, self._imported, self._changed = usual, imported, changed
+        self._usual, self._imported, self._changed, self._shared = usual, imported, changed, shared
         self._servers: dict[Key, Server] = {}
         """The one that was used last is the last."""
         self._asked = Counter[Key]()
@@ -259,11 +284,23 @@ class Forking:
         return server
 
     def _start(self, key: Key, interpreter: Sequence[str], environment: Mapping[str, str]) -> Server:
-        server = self._servers[key] = Server.started(interpreter, environment, key[3])
+        root = self._root(key, interpreter, environment)
+        server = (root and root.another(environment, key[3])) or Server.started(interpreter, environment, key[3])
+        self._servers[key] = server
         alike = [one for one in self._servers if (one[0] == sys.executable) == (key[0] == sys.executable)]
         for oldest in alike[:-MOST]:
             self._servers.pop(oldest).close()
         return server
+
+    def _root(self, key: Key, interpreter: Sequence[str], environment: Mapping[str, str]) -> Server | None:
+        """The server from which that of a release is forked."""
+        shared = self._shared.get(Path(key[0]).parent.parent.name)
+        if not shared or not key[2]:
+            return None
+        without = (*key[:2], (), tuple(shared))
+        named = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
+        root = self._kept(without) or self._start(without, interpreter, named)
+        return None if root.hides(key[2]) else root
 
     def close(self) -> None:
         """End all servers."""
@@ -334,7 +371,7 @@ def _signals() -> tuple[list[int], list[int]]:
 def fork_below(ours: socket.socket) -> None:
     """In a process of ours that was forked: what it starts is forked by its own server, to which this socket leads."""
     unharmed._PROCESS = os.getpid()  # as when it is imported
-    made = Forking(_posixsubprocess.fork_exec, {}, {})
+    made = Forking(_posixsubprocess.fork_exec, {}, {}, {})
     made._servers[_own_key(os.environ)] = Server(ours)
     _put(made)
 
@@ -347,11 +384,13 @@ def _put(fork_exec: Callable[..., int]) -> None:
 
 @contextmanager
 def forking(
-    imported: Mapping[str, Sequence[str]] = IMPORTED, changed: Mapping[str, Sequence[str]] = FOR_CHANGED
+    imported: Mapping[str, Sequence[str]] = IMPORTED,
+    changed: Mapping[str, Sequence[str]] = FOR_CHANGED,
+    shared: Mapping[str, Sequence[str]] = SHARED,
 ) -> Iterator[Forking]:
     """Processes of these interpreters, and of ours, are forked meanwhile, where that can be done."""
     usual = getattr(subprocess, "_fork_exec", None)
-    made = Forking(usual or (lambda *_: 0), imported, changed)
+    made = Forking(usual or (lambda *_: 0), imported, changed, shared)
     if usual is not None and sys.platform == "linux":
         _put(made)
     try:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,7 +16,7 @@ from blockproof.fuzz.opening.child import environment_of
 from blockproof.fuzz.opening.patches import VARIABLE
 from blockproof.fuzz.opening.process import ChildLimits, Launch, Process
 
-from .forked import Forking, forking
+from .forked import Forking, Server, forking
 
 ENGINE = "tell_apart"
 NEW, FORKED = "new", "forked"
@@ -92,6 +92,43 @@ def test_a_patched_engine_is_imported_behind_its_patch_and_what_is_not_its_own_b
         assert made.forked == 2
 
 
+def test_servers_of_all_releases_are_forked_from_one_that_has_imported_what_they_share(tmp_path, base, monkeypatch):
+    begun: list[Sequence[str]] = []
+    started_one = Server.started
+
+    def start(interpreter: Sequence[str], environment: Mapping[str, str], modules: Sequence[str]) -> Server:
+        begun.append(modules)
+        return started_one(interpreter, environment, modules)
+
+    def told(layer: str) -> list[str]:
+        (tmp_path / layer).mkdir(exist_ok=True)
+        (tmp_path / layer / f"{ENGINE}.py").write_text("import os\nIMPORTED_BY = os.getpid()\n")
+        path = os.pathsep.join([str(tmp_path / "own"), str(tmp_path / layer)])
+        program = f"import os, sys, {ENGINE} as it; print('wave' in sys.modules, it.IMPORTED_BY, it.__file__)"
+        return started(tmp_path, program, env={"PYTHONPATH": path}).communicate()[0].split()
+
+    monkeypatch.setattr(Server, "started", start)
+    with forking({"base": (ENGINE,)}, {}, {"base": ("wave",)}) as made:
+        one, again, other = told("one"), told("one"), told("other")
+        assert one == again
+        assert (one[0], other[0], begun) == ("True", "True", [("wave",)])
+        assert one[1] != other[1]
+        assert [Path(said[2]).parent.name for said in (one, other)] == ["one", "other"]
+        (tmp_path / "own-wave").mkdir()
+        (tmp_path / "own-wave" / "wave.py").write_text("")  # a release with another version of what is shared
+        assert told("own-wave")[0] == "False"
+        assert begun.pop() == (ENGINE,)
+        root = next(server for key, server in made._servers.items() if not key[2])
+        os.kill(root._process, signal.SIGKILL)
+        assert told("last")[0] == "False"
+        assert begun == [("wave",), (ENGINE,)]
+        processes = [server._process for server in made._servers.values()]
+        assert len(set(processes)) == 5
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+
 @pytest.mark.parametrize(
     ("ends", "status", "said"),
     [
@@ -154,7 +191,7 @@ def test_where_the_server_has_ended_or_has_the_descriptor_a_new_one_is_started(k
     assert which(tmp_path, pass_fds=(taken,)) == FORKED
     os.dup2(taken, 512)  # where it hears commands
     assert which(tmp_path, pass_fds=(512,)) == NEW
-    server._process.kill()
+    os.kill(server._process, signal.SIGKILL)
     assert which(tmp_path) == NEW
     os.close(taken)
     os.close(512)

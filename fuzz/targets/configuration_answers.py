@@ -78,17 +78,17 @@ def is_page_uniform(rules: Rules, layers: Layers) -> bool:
     return len({rules.page(x) for x in layers.values()}) == 1
 
 
-def uniformity(rules: Rules, q: ConstructedQuestion) -> Json:
+def uniformity(rules: Rules, q: ConstructedQuestion, asked: Sequence[str] = ("spec", "type", "page")) -> Json:
     """Whether the layers can be merged, are of one type, and have one page size."""
     checks: dict[str, Callable[[Layers], bool]] = {
         "spec": rules.is_spec_uniform,
         "type": rules.is_type_uniform,
         "page": partial(is_page_uniform, rules),
     }
-    return {name: attempt(partial(check, q.layers)) for name, check in checks.items()}
+    return {name: attempt(partial(checks[name], q.layers)) for name in asked}
 
 
-def uniform_info(rules: Rules, q: ConstructedQuestion) -> Json:
+def uniform_info(rules: Rules, q: ConstructedQuestion, with_pages: bool = True) -> Json:
     """The numbers of the uniform type of the layers, None if they have none."""
     if not rules.is_type_uniform(q.layers):
         return None
@@ -96,7 +96,7 @@ def uniform_info(rules: Rules, q: ConstructedQuestion) -> Json:
     return {
         "block_size": x.block_size,
         "page_size_bytes": rules.page(x),
-        "page_sizes": sorted(set(map(rules.page, x.members))),
+        **({"page_sizes": sorted(set(map(rules.page, x.members)))} if with_pages else {}),
         "num_layer_tuples": rules.num_layer_tuples(x),
         "max_pages": rules.blocks(q.config, x),
         "max_bytes": rules.memory(q.config, x),
@@ -138,11 +138,14 @@ def blocks_and_tensors(worker: WorkerConfig) -> dict[str, Json]:
     return {"num_blocks": worker.num_blocks, "tensors": worker.tensors}
 
 
-def config_from_groups(rules: Rules, q: ConstructedQuestion) -> Json:
-    """Blocks and tensors of a lone worker, and whether blocks are zeroed."""
+def config_from_groups(
+    rules: Rules, q: ConstructedQuestion, zeroed: Callable[[Sequence[LayerGroup]], bool] | None = None
+) -> Json:
+    """Blocks and tensors of a lone worker, and whether blocks are zeroed: usually where there are states."""
     worker = rules.worker_config(q.config, q.groups, q.given.available_memory)
     mamba = rules.has_mamba(worker.groups)
-    return blocks_and_tensors(worker) | {"has_mamba_layers": mamba, "needs_kv_cache_zeroing": mamba}
+    zeroes = mamba if zeroed is None else zeroed(worker.groups)
+    return blocks_and_tensors(worker) | {"has_mamba_layers": mamba, "needs_kv_cache_zeroing": zeroes}
 
 
 def configs(rules: Rules, q: ConstructedQuestion) -> Json:

@@ -6,6 +6,7 @@ our core has no such function. What takes long is left to `make test-all`; `bloc
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from blockproof.proofs import batch_rows, campaign, expectations, pages, roles
@@ -34,9 +35,17 @@ from blockproof.proofs.theorems import (
 
 LONG = 1.4
 """Theorems that take more seconds (`Statement.weight`) are marked slow, and not settled again where `prove --check` has
-done so. The others are, as coverage counts them."""
+done so. The others are, as coverage counts them, but for `NOTHING_ALONE`."""
+NOTHING_ALONE = {
+    *("T1-model", "T5.gap-model", "T6-impl", "T7.running-model", "T7.uncached-model", "T8-model", "T8.chunked-impl"),
+    *("T8.full-impl", "T8.full-model", "T8.mamba-model", "T9.full-model", "T9.mamba-impl", "T9.mamba-model"),
+    *("T10.full-impl", "T10.mamba-model", "T10.sparse.full-model", "T11.chunked-model", "T11.full-impl"),
+    *("T11.mamba-model", "T14-model", "T16.lookahead-impl", "T16.step-model", "T23-impl", "T23.converse-model"),
+    *("T23.items.lengths-impl", "T23.mask-impl", "T23.only-model", "T23.overlap-impl"),
+}
+"""Those that run hardly a line that no other one runs: nor are they measured."""
 SETTLED = "BLOCKPROOF_THEOREMS_SETTLED"
-"""Set by .ci/run, where `blockproof prove --check` has settled all theorems before: slow ones are left out here."""
+"""Set by .ci/run, where `blockproof prove --check` has settled all theorems: what is not measured is left out."""
 NOT_OF_IMPL = {"T12.rounded", "T17.down", "T17.up"}
 NOT_OF_IMPL |= {theorem.id for theorem in (*invariants.THEOREMS, *free_queue_any.THEOREMS)}
 """Functions that our core has no counterpart of: it writes them out where it needs them, and its queue has no links."""
@@ -76,11 +85,15 @@ NOTHING_RAN = {("T1.full", "impl"), ("T1.reads", "impl")}
 AT_LEAST = {"T25.order": 10_001}
 """Paths, or runs, without which a theorem would have looked at too little."""
 OF_QUEUE_AND_POOL = {t.id for family in (free_queue, free_queue_any, references) for t in family.THEOREMS}
-CASES = [
-    pytest.param(theorem, subject, id=f"{theorem.id}-{subject}", marks=[pytest.mark.slow] * (theorem.weight > LONG))
-    for theorem in THEOREMS
-    for subject in ("impl", "model")
-]
+
+
+def _case(theorem: Any, subject: str) -> Any:
+    name = f"{theorem.id}-{subject}"
+    measured = [pytest.mark.each_is_measured] * (name not in NOTHING_ALONE)
+    return pytest.param(theorem, subject, id=name, marks=[*measured, *[pytest.mark.slow] * (theorem.weight > LONG)])
+
+
+CASES = [_case(theorem, subject) for theorem in THEOREMS for subject in ("impl", "model")]
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +101,9 @@ def record():
     return pages.read((Path(__file__).parents[2] / "docs/reference/theorems" / pages.RECORD).read_text("utf-8"))
 
 
-@pytest.mark.each_is_measured
 @pytest.mark.parametrize(("theorem", "subject"), CASES)
 def test_each_theorem_comes_out_as_declared_and_its_negative_controls_are_refuted(theorem, subject, record):
-    if theorem.weight > LONG and os.environ.get(SETTLED):
+    if os.environ.get(SETTLED) and (theorem.weight > LONG or f"{theorem.id}-{subject}" in NOTHING_ALONE):
         pytest.skip("settled by `blockproof prove --check` in the same run")
     with_controls = subject == "impl" or theorem.id in NOT_OF_IMPL
     verdict = theorem.settle(roles.subject(subject), seconds=20, with_controls=with_controls)
@@ -123,6 +135,8 @@ def test_each_theorem_comes_out_as_declared_and_its_negative_controls_are_refute
 
 def test_every_theorem_of_every_family_is_settled_here():
     assert {theorem.id for family in FAMILIES for theorem in family.THEOREMS} == {case.values[0].id for case in CASES}
+    quick = {case.id for case in CASES if case.values[0].weight <= LONG}
+    assert quick >= NOTHING_ALONE
 
 
 def test_on_the_model_and_our_core_no_theorem_is_refuted():

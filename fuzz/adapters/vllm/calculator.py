@@ -11,7 +11,7 @@ from typing import Any
 
 from .part_calculator import PARTS
 from .piece_calculator import PIECES
-from .planned_calculator import PLANNED, uniformity, verdict
+from .planned_calculator import PLANNED, block_bytes, grouped, placed, uniform_info, uniformity, verdict
 from .question_json import (
     Inputs,
     Json,
@@ -77,19 +77,8 @@ def _uniformity(names: Names, inputs: Inputs) -> Any:
     return {**uniformity(names, inputs), "page": verdict(names("is_kv_cache_page_size_uniform"), layers)}
 
 
-def _uniform_info(names: Names, inputs: Inputs) -> Any:
-    config = vllm_config_from_json(inputs.get("vllm_config"))
-    spec = names("UniformTypeKVCacheSpecs").from_specs(layers_from_json(names, inputs, inputs["layers"]))
-    if spec is None:
-        return None
-    return {
-        "block_size": spec.block_size,
-        "page_size_bytes": spec.page_size_bytes,
-        "page_sizes": sorted(spec.get_page_sizes()),
-        "num_layer_tuples": spec.get_num_layer_tuples(),
-        "max_pages": spec.max_memory_usage_pages(config),
-        "max_bytes": spec.max_memory_usage_bytes(config),
-    }
+def _sizes_and_tuples(spec: Any) -> dict[str, Any]:
+    return {"page_sizes": sorted(spec.get_page_sizes()), "num_layer_tuples": spec.get_num_layer_tuples()}
 
 
 # Questions about the layers of a model.
@@ -100,9 +89,17 @@ def _model(names: Names, inputs: Inputs) -> tuple[Any, dict[str, Any]]:
     return config, layers_from_json(names, inputs, inputs["layers"])
 
 
-def _grouped_model(names: Names, inputs: Inputs) -> tuple[Any, dict[str, Any], list[Any]]:
+def _grouped(names: Names, config: Any, layers: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[Any]]:
+    """What functions about groups are given first, and the groups."""
+    if is_planned(names):
+        return grouped(names, config, layers)
+    return (config,), names("get_kv_cache_groups")(config, layers)
+
+
+def _grouped_model(names: Names, inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any], list[Any]]:
     config, layers = _model(names, inputs)
-    return config, layers, names("get_kv_cache_groups")(config, layers)
+    first, groups = _grouped(names, config, layers)
+    return first, layers, groups
 
 
 def _resolve_block_sizes(names: Names, inputs: Inputs) -> Any:
@@ -140,12 +137,11 @@ def _project(names: Names, inputs: Inputs) -> Any:
 def _needed(names: Names, inputs: Inputs) -> Any:
     config, layers = _model(names, inputs)
     total = names("max_memory_usage_bytes")(config, list(layers.values()))  # before grouping may change the mapping
-    groups = names("get_kv_cache_groups")(config, layers)
-    return {
-        "sum_over_layers": total,
-        "from_groups": names("_max_memory_usage_bytes_from_groups")(config, groups),
-        "pool_bytes_per_block": names("_pool_bytes_per_block")(groups),
-    }
+    first, groups = _grouped(names, config, layers)
+    block = block_bytes(names, first, groups) if is_planned(names) else {}
+    request = names("_max_memory_usage_bytes_from_groups")(*first, groups)
+    block = block or {"pool_bytes_per_block": names("_pool_bytes_per_block")(groups)}
+    return {"sum_over_layers": total, "from_groups": request, **block}
 
 
 def _estimate(names: Names, inputs: Inputs) -> Any:
@@ -156,10 +152,11 @@ def _estimate(names: Names, inputs: Inputs) -> Any:
 
 def _estimate_from_groups(names: Names, inputs: Inputs) -> Any:
     """The length alone where the configuration is as before, which it has to be."""
-    config, _, groups = _grouped_model(names, inputs)
-    before = config.model_config.max_model_len
-    estimate = names("_estimate_max_model_len_from_groups")(config, groups, inputs["available_memory"])
-    after = config.model_config.max_model_len
+    first, _, groups = _grouped_model(names, inputs)
+    model = first[-1].model_config
+    before = model.max_model_len
+    estimate = names("_estimate_max_model_len_from_groups")(*first, groups, inputs["available_memory"])
+    after = model.max_model_len
     return estimate if after == before else {"estimate": estimate, "max_model_len_after": after}
 
 
@@ -167,12 +164,14 @@ def _check_memory(names: Names, inputs: Inputs) -> Any:
     names("check_enough_kv_cache_memory")(*_model(names, inputs), inputs["available_memory"])
 
 
+def _blocks_and_tensors(names: Names, made: Any) -> dict[str, Any]:
+    return {"num_blocks": made.num_blocks, "tensors": placed(made) if is_planned(names) else tensors_to_json(made)}
+
+
 def _config_from_groups(names: Names, inputs: Inputs) -> Any:
-    config, _, groups = _grouped_model(names, inputs)
-    made = names("get_kv_cache_config_from_groups")(config, groups, inputs["available_memory"])
-    return {
-        "num_blocks": made.num_blocks,
-        "tensors": tensors_to_json(made),
+    first, _, groups = _grouped_model(names, inputs)
+    made = names("get_kv_cache_config_from_groups")(first[-1], groups, inputs["available_memory"])
+    return _blocks_and_tensors(names, made) | {
         "has_mamba_layers": made.has_mamba_layers,
         "needs_kv_cache_zeroing": made.needs_kv_cache_zeroing,
     }
@@ -181,15 +180,12 @@ def _config_from_groups(names: Names, inputs: Inputs) -> Any:
 def _configs(names: Names, inputs: Inputs) -> Any:
     config = vllm_config_from_json(inputs.get("vllm_config"))
     workers = [layers_from_json(names, inputs, listed) for listed in inputs["workers"]]
-    made = names("get_kv_cache_configs")(config, workers, list(inputs["available_memory"]))
+    whole = [names("get_global_kv_cache_groups")(config, workers)] if is_planned(names) else []
+    made = names("get_kv_cache_configs")(config, workers, list(inputs["available_memory"]), *whole)
     table = SpecTable()
     shown: list[Json] = []
     for worker in made:
-        one = {
-            "num_blocks": worker.num_blocks,
-            "tensors": tensors_to_json(worker),
-            "groups": table.groups(worker.kv_cache_groups),
-        }
+        one = _blocks_and_tensors(names, worker) | {"groups": table.groups(worker.kv_cache_groups)}
         shown.append({"same_as": shown.index(one)} if one in shown else one)
     scheduler = names("generate_scheduler_kv_cache_config")(made)
     return {
@@ -201,9 +197,9 @@ def _configs(names: Names, inputs: Inputs) -> Any:
 
 
 def _max_concurrency(names: Names, inputs: Inputs) -> Any:
-    config, _, groups = _grouped_model(names, inputs)
+    first, _, groups = _grouped_model(names, inputs)
     made = names("KVCacheConfig")(num_blocks=inputs["num_blocks"], kv_cache_tensors=[], kv_cache_groups=groups)
-    concurrency = names("get_max_concurrency_for_kv_cache_config")(config, made)
+    concurrency = names("get_max_concurrency_for_kv_cache_config")(first[-1], made)
     return "inf" if concurrency == math.inf else concurrency
 
 
@@ -223,7 +219,7 @@ _OPS: Mapping[str, Callable[[Names, Inputs], Any]] = {
     "admission_cap": _admission_cap,
     "merge": _merge,
     "uniformity": _uniformity,
-    "uniform_info": _uniform_info,
+    "uniform_info": lambda names, inputs: uniform_info(names, inputs, _sizes_and_tuples),
     "resolve_block_sizes": _resolve_block_sizes,
     "unify_page_size": _unify_page_size,
     "unify_hybrid": _unify_hybrid,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ....model.arith import up
 from ....model.attention import demand
-from ....model.config.layers import table, uniform_of
+from ....model.config.layers import uniform_of
 from ....model.config_json import (
     FULL,
     LATENT,
@@ -37,7 +37,8 @@ from .configuration_deviations import CONFIGURATION_DEVIATIONS as BEFORE
 from .configuration_deviations import longest
 from .deviations_0330 import DEVIATIONS, policy_of
 from .placement_today import Place, RulesToday
-from .reference_groups import blocks, cap, is_spec_uniform, page, resize
+from .reference_groups import AS_EVER, name_block_sizes
+from .reference_groups import is_type_uniform as type_before
 from .rules_today import LAYOUTS, ConfigToday, LayerToday
 
 R = RulesToday
@@ -111,21 +112,11 @@ def _name_merge(r: R, wanted: object, found: object, specs: Sequence[Layer]) -> 
 
 
 def is_type_uniform(r: R, layers: Layers) -> bool:
-    """The first spec, which alone is asked, accepts the others."""
-    demand(bool(layers), "StopIteration")
-    specs = list(layers.values())
-    first = specs[0]
-    if len({x.block_size for x in specs}) > 1 or len({x.type in NOT_ATTENTION for x in specs}) > 1:
+    """States are apart from attention, and of one page; else as before."""
+    if len({x.type in NOT_ATTENTION for x in layers.values()}) > 1:
         return False
-    demand(first.type in MANAGED)
-    if first.type == Spec.MAMBA:
-        drafts = first.num_speculative_blocks
-        return all(x.num_speculative_blocks == drafts and r.page(x) == r.page(first) for x in specs)
-    if first.type in FULL:
-        return all(x.type in FULL for x in specs)
-    if first.type == Spec.WINDOW:
-        return all(x.type in WINDOWS and x.sliding_window == first.sliding_window for x in specs)
-    return all(table(x) == table(first) for x in specs)
+    alike = type_before(r, layers)
+    return alike and (r.first(layers).type != Spec.MAMBA or len({r.page(x) for x in layers.values()}) == 1)
 
 
 def _name_type(r: R, wanted: object, found: object, layers: Layers) -> str:
@@ -320,17 +311,11 @@ def _name_configs(
 ENTRIES = (
     ReleasedRule("construct", construct, _name_construct, judged_with=("page",)),
     ReleasedRule("packed_state", packed_state, lambda r, wanted, found, x: "S-20" if x.type in LATENT else "S-11"),
-    ReleasedRule("page", page, lambda r, wanted, found, x: "S-06" if found == "AssertionError" else ""),
-    ReleasedRule("resize", resize, lambda r, wanted, made, x, size: "S-12" if x.kv_cache_specs else "S-06"),
+    *AS_EVER,
     ReleasedRule("real_page", real_page, "S-07"),
-    ReleasedRule("cap", cap, "S-13"),
-    ReleasedRule("blocks", blocks, "S-15"),
     ReleasedRule("merge", merge, _name_merge),
-    ReleasedRule("is_spec_uniform", is_spec_uniform, "S-05"),
     ReleasedRule("is_type_uniform", is_type_uniform, _name_type),
-    ReleasedRule(
-        "block_sizes", block_sizes, lambda r, wanted, found, config, specs: "C-03" if len(specs) == 1 else "C-02"
-    ),
+    ReleasedRule("block_sizes", block_sizes, name_block_sizes),
     ReleasedRule("with_page", with_page, "C-04"),
     ReleasedRule("as_full", as_full, "C-13"),
     ReleasedRule("apart", apart, "C-05"),

@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 from ....model.attention import demand
 from ....model.config.capacity import Rules
-from ....model.config.layers import uniform_of
 from ....model.config_json import (
     MANAGED,
     NOT_ATTENTION,
@@ -26,7 +25,8 @@ from ....model.config_json import (
     WorkerConfig,
 )
 from ....model.ops import Shape
-from ...targets.configuration_question import ConstructedQuestion, attempt
+from ...targets.configuration_answers import config_from_groups, uniform_info, uniformity
+from ...targets.configuration_question import ConstructedQuestion
 from .parts_today import PARTS_TODAY, build
 from .rules_today import ConfigToday, LayersToday
 
@@ -183,21 +183,11 @@ def _page(rules: Rules, q: ConstructedQuestion) -> Json:
 
 
 def _uniformity(rules: Rules, q: ConstructedQuestion) -> Json:
-    checks = {"spec": rules.is_spec_uniform, "type": rules.is_type_uniform}
-    return {name: attempt(partial(check, q.layers)) for name, check in checks.items()}
+    return uniformity(rules, q, ("spec", "type"))
 
 
 def _uniform_info(rules: Rules, q: ConstructedQuestion) -> Json:
-    if not rules.is_type_uniform(q.layers):
-        return None
-    x = uniform_of(q.layers)
-    return {
-        "block_size": x.block_size,
-        "page_size_bytes": rules.page(x),
-        "num_layer_tuples": rules.num_layer_tuples(x),
-        "max_pages": rules.blocks(q.config, x),
-        "max_bytes": rules.memory(q.config, x),
-    }
+    return uniform_info(rules, q, with_pages=False)
 
 
 def _uniform_pages(rules: Rules, q: ConstructedQuestion) -> Json:
@@ -212,10 +202,7 @@ def _check_memory(rules: Rules, q: ConstructedQuestion) -> Json:
 
 
 def _config_from_groups(rules: Rules, q: ConstructedQuestion) -> Json:
-    worker = rules.worker_config(q.config, q.groups, q.given.available_memory)
-    shown: dict[str, Json] = {"num_blocks": worker.num_blocks, "tensors": worker.tensors}
-    mamba, zeroed = rules.has_mamba(worker.groups), _rules(rules).zeroed(worker.groups)
-    return shown | {"has_mamba_layers": mamba, "needs_kv_cache_zeroing": zeroed}
+    return config_from_groups(rules, q, _rules(rules).zeroed)
 
 
 def _needed(rules: Rules, q: ConstructedQuestion) -> Json:

@@ -272,20 +272,27 @@ def build(r: Rules, shape: Shape) -> None:
     Rules.build(r, replace(shape, scheduler_block_size=unit * ranks, retention_interval=spread))
 
 
-GROUPING = (
-    ReleasedRule("construct", construct, _name_construct, judged_with=("page",)),
+def name_block_sizes(r: Rules, wanted: object, found: object, config: Config, specs: Sequence[Layer]) -> str:
+    """The deviation of sizes of blocks."""
+    return "C-03" if len(specs) == 1 else "C-02"
+
+
+AS_EVER = (
     ReleasedRule("page", page, _name_page),
     ReleasedRule("resize", resize, lambda r, wanted, made, x, size: "S-12" if x.kv_cache_specs else "S-06"),
-    ReleasedRule("real_page", real_page, _name_real_page),
-    ReleasedRule("scales", scales, "S-20"),
     ReleasedRule("cap", cap, "S-13"),
     ReleasedRule("blocks", blocks, "S-15"),
-    ReleasedRule("merge", merge, _name_merge),
     ReleasedRule("is_spec_uniform", is_spec_uniform, "S-05"),
+)
+"""What no release has changed since."""
+GROUPING = (
+    *AS_EVER,
+    ReleasedRule("construct", construct, _name_construct, judged_with=("page",)),
+    ReleasedRule("real_page", real_page, _name_real_page),
+    ReleasedRule("scales", scales, "S-20"),
+    ReleasedRule("merge", merge, _name_merge),
     ReleasedRule("is_type_uniform", is_type_uniform, _name_type),
-    ReleasedRule(
-        "block_sizes", block_sizes, lambda r, wanted, found, config, specs: "C-03" if len(specs) == 1 else "C-02"
-    ),
+    ReleasedRule("block_sizes", block_sizes, name_block_sizes),
     ReleasedRule("with_page", with_page, "C-04"),
     ReleasedRule("unify_hybrid", unify_hybrid, "C-13"),
     ReleasedRule("as_full", as_full, "C-13"),

@@ -297,7 +297,7 @@ def test_causes_are_told_apart_by_class():
 def test_a_saved_failure_comes_first_the_next_time(tmp_path):
     database = DirectoryBasedExampleDatabase(tmp_path / "examples")
     machine = kv_cache_machine("fault:table-entries-swapped", shapes=st.just(SMALL))
-    first = raised_by(machine, database=database, derandomize=False)
+    first = raised_by(machine, database=database, derandomize=False, phases=[Phase.generate])  # what is saved is drawn
     again = raised_by(machine, database=database, derandomize=False, phases=[Phase.reuse])
     assert (again.finding, again.trace) == (first.finding, first.trace)
 
