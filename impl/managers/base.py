@@ -51,6 +51,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
     """Whether drafts may need the block behind a hit; a running state is no such block."""
     spreads_over_ranks = False
     """Whether hits go with context parallelism."""
+    skips_tokens = False
+    """Whether tokens from outside before a window are left out one by one, not only by whole blocks."""
     search_type: ClassVar[type[HitSearch] | None] = PrefixSearch
     """How hits are searched; None for a type that has none."""
 
@@ -176,9 +178,9 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         total = num_local_computed_tokens + num_external_computed_tokens
         settled = total if num_settled_tokens is None else num_settled_tokens
         skipped = self._num_skipped_blocks(settled)
-        if skipped > 0:
+        if skipped > 0 or self.skips_tokens:
             new_computed_blocks = new_computed_blocks[skipped:]
-            still_needed = total - self.get_num_skipped_tokens(settled)
+            still_needed = total - max(0, self.get_num_skipped_tokens(settled))
             num_external_computed_tokens = min(still_needed, num_external_computed_tokens)
         if self.enable_caching:
             self.block_pool.touch(new_computed_blocks)
@@ -233,20 +235,9 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         full = num_tokens // self.block_size
         if full <= registered:
             return
-        mask: Sequence[bool] | None = (
-            None
-            if self.registers_every_block and retention_interval is None
-            else self.reachable_block_mask(
-                registered,
-                full,
-                self.alignment,
-                self.kv_cache_spec,
-                self.use_eagle,
-                retention_interval,
-                request.num_prompt_tokens,
-                *((self.tokens_behind, self.block_size) if self.mask_knows_tables else ()),
-            )
-        )
+        mask: Sequence[bool] | None = None
+        if not self.registers_every_block or retention_interval is not None:
+            mask = self.wanted(request, registered, full, retention_interval)
         if self.keeps_states:
             mask = self.mask_of_written(request.request_id, registered, full, mask)
         self.block_pool.cache_full_blocks(
@@ -261,6 +252,21 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         self.num_cached_block[request.request_id] = full
         if self.notes_registered:
             self.note_registered(self.req_to_blocks[request.request_id][registered:full])
+
+    def wanted(
+        self, request: CacheableRequest, first: int, end: int, retention_interval: int | None
+    ) -> Sequence[bool] | None:
+        """For each entry `first .. end - 1` of a table whether a later hit can want its block; None for all."""
+        return self.reachable_block_mask(
+            first,
+            end,
+            self.alignment,
+            self.kv_cache_spec,
+            self.use_eagle,
+            retention_interval,
+            request.num_prompt_tokens,
+            *((self.tokens_behind, self.block_size) if self.mask_knows_tables else ()),
+        )
 
     def note_step(self, request_id: str, start: int, num_known_tokens: int, end: int) -> None:  # most have no states
         """A step computes tokens `start .. end - 1` of a request, of which so many tokens are known."""

@@ -1,0 +1,290 @@
+"""All groups of a model together by the rule of today."""
+
+from typing import Any, NamedTuple
+
+from ..hashing.block_hash import BlockHash
+from ..hashing.block_hashing import BlockHashList
+from ..hashing.extra_keys import CacheableRequest
+from ..managers.base import SingleTypeKVCacheManager
+from ..managers.coordinator import (
+    HybridKVCacheCoordinator,
+    KVCacheCoordinator,
+    KVCacheCoordinatorNoPrefixCache,
+    SpecGroup,
+    UnitaryKVCacheCoordinator,
+)
+from ..managers.hit_search import HitBlocks, HitSearch, longest_common_hit
+from ..managers.spec_registry import KVCacheSpecRegistry
+from ..managers.steps import RunningSteps
+from ..pool.block import KVCacheBlock
+from ..specs.attention import RecentPastSpec
+from ..specs.entries import how_to_register
+from ..specs.interface import FullAttentionSpec, KVCacheSpec, SlidingWindowSpec
+from .block_pool import TodayPool
+from .hashing import LastHashes
+from .managers import OF_TODAY, ByNames
+from .search import FinePrefixSearch, FineStateSearch
+from .states import MambaToday
+
+
+class Found(NamedTuple):
+    """What a lookup finds."""
+
+    blocks: HitBlocks
+    tokens: int
+    boundary: int = 0
+    """Tokens up to which others share the prefix, where the hit ends before; else 0."""
+
+
+class StepsBehindPrompts(RunningSteps):
+    """Steps of running requests where ends of prompts get names inside blocks: within its prompt a request goes the
+    long way, and behind it nothing is named but whole blocks."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.behind: set[str] = set()
+        """Requests that have named all of their prompt."""
+
+    def note(self, request_id: str, num_settled_tokens: int) -> None:
+        """As before, for those."""
+        if request_id in self.behind:
+            super().note(request_id, num_settled_tokens)
+
+    def forget(self, request_id: str) -> None:
+        """As before."""
+        self.behind.discard(request_id)
+        super().forget(request_id)
+
+    def forget_horizons(self) -> None:
+        """Names have been lost, which the next step of a request may give again."""
+        for request_id in list(self.horizons):
+            super().forget(request_id)
+
+
+class TodayCoordinator(KVCacheCoordinator):
+    """What the coordinators have in common."""
+
+    enable_partial_hash_hits = False
+    """Whether hits end inside blocks."""
+    num_hash_lookahead_tokens = 0
+    names_junctions = False
+    block_pool: TodayPool
+    single_type_managers: tuple[ByNames, ...]
+
+    def __init__(self, *given: Any, num_hash_lookahead_tokens: int, names_junctions: bool, **named: Any) -> None:
+        self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
+        super().__init__(*given, **named)
+        states = any(isinstance(manager, MambaToday) for manager in self.single_type_managers)
+        for manager in self.single_type_managers:
+            # States are read before they are written, so what else lies in their pages has to be cleared.
+            manager.collects_new_block_ids = states and not isinstance(manager, MambaToday)
+        flagged = any(group.is_eagle_group for group in self.kv_cache_config.kv_cache_groups)
+        self.names_junctions = names_junctions and flagged
+
+    def _new_pool(self, *given: Any) -> TodayPool:
+        return TodayPool(*given, num_hash_lookahead_tokens=self.num_hash_lookahead_tokens)
+
+    def _new_manager(
+        self, spec: KVCacheSpec, max_num_batched_tokens: int, max_model_len: int, **named: Any
+    ) -> SingleTypeKVCacheManager:
+        return manager_of_today(spec, max_num_batched_tokens, max_model_len, **named)
+
+    def _read_behind(self, use_eagle: bool) -> set[int]:
+        """None: names look ahead. NotImplementedError where they do not, though drafts are made."""
+        if super()._read_behind(use_eagle) and self.enable_caching and not self.num_hash_lookahead_tokens:
+            raise NotImplementedError("drafts with names that do not look ahead: give num_hash_lookahead_tokens")
+        return set()
+
+    def _check_retention(self) -> None:
+        """ValueError for an interval that is no multiple of the scheduler's block, or that thins out nothing; 0 says
+        nothing where there are neither windows nor states."""
+        interval = self.retention_interval
+        thinned = any(
+            isinstance(group.kv_cache_spec, SlidingWindowSpec) for group in self.kv_cache_config.kv_cache_groups
+        ) or any(isinstance(manager, MambaToday) for manager in self.single_type_managers)
+        if interval is None or not (thinned or interval):
+            return
+        if not thinned or interval < 0 or interval % self.scheduler_block_size:
+            raise ValueError(
+                f"retention interval {interval}: it must be a non-negative multiple of the scheduler's block size "
+                f"{self.scheduler_block_size}, for a model with windows or states"
+            )
+
+    @property
+    def names_ends(self) -> bool:
+        """Whether ends of prompts may get names inside blocks."""
+        return self.enable_caching and any(manager.names_ends for manager in self.single_type_managers)
+
+    def _registers_quietly(self) -> bool:
+        alone = not self.num_hash_lookahead_tokens and not self.keeping_states and not self.names_ends
+        return alone and super()._registers_quietly()
+
+    def running_steps(self, registers_at: int | None) -> RunningSteps:
+        """As before; where ends of prompts get names, only behind the prompt."""
+        if not self.names_ends:
+            return super().running_steps(registers_at)
+        given = (registers_at, self._registers_quietly()), self._register
+        return StepsBehindPrompts(self.single_type_managers, self.block_pool, self.max_model_len, *given)
+
+    # Names.
+
+    def reach(self, num_tokens: int) -> int:
+        """Of so many tokens those up to the last place where a hit can end."""
+        return num_tokens // self.hit_alignment * self.hit_alignment
+
+    @property
+    def hit_alignment(self) -> int:
+        """Hits end at multiples of so many tokens."""
+        return self.scheduler_block_size
+
+    def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
+        """Register what hits can use of the first `num_computed_tokens` tokens, and the end of the prompt."""
+        request_id, reach = request.request_id, self.reach(num_computed_tokens)
+        known = min(reach, len(request.block_hashes) * self.block_pool.hash_block_size)
+        every = self.enable_partial_hash_hits or len(self.single_type_managers) == 1
+        counted = num_computed_tokens if every else reach
+        for manager in self.single_type_managers:
+            first = manager.num_cached_block.get(request_id, 0)
+            manager.cache_blocks(request, known, self.retention_interval)
+            end = manager.num_cached_block.get(request_id, 0)
+            if manager.names_ends:
+                manager.name_end(request, counted, self._is_junction(request, counted))
+            if first < end and isinstance(manager, MambaToday):
+                manager.offer(request_id, first, end)
+        if isinstance(self.steps, StepsBehindPrompts):
+            if counted < request.num_prompt_tokens:
+                self.steps.forget(request_id)
+            else:
+                self.steps.behind.add(request_id)
+
+    def _is_junction(self, request: CacheableRequest, num_tokens: int) -> bool:
+        """Whether a step of the prompt ends where its prefix goes on otherwise than that of other requests."""
+        if not self.names_junctions or not self.enable_partial_hash_hits:
+            return False
+        inside = request.num_computed_tokens < num_tokens <= request.num_prompt_tokens
+        return inside and num_tokens == getattr(request, "shared_prefix_boundary", 0)
+
+    def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
+        """The longest hit of at most so many tokens, and where the prefix ends that others share."""
+        return Found(*self.find_longest_cache_hit(block_hashes, most_tokens))
+
+    def evicted(self) -> None:
+        """Blocks have lost their names by order."""
+        if isinstance(self.steps, StepsBehindPrompts):
+            self.steps.forget_horizons()
+
+    # Giving back.
+
+    def pop_tables(self, request_id: str) -> list[KVCacheBlock]:
+        """Forget a request; its blocks, group by group and nulls left out, stay held."""
+        self.steps.forget(request_id)
+        blocks = [block for manager in self.single_type_managers for block in manager.pop_table(request_id)]
+        return [block for block in blocks if block is not self.block_pool.null_block]
+
+
+class NoPrefixCacheToday(TodayCoordinator, KVCacheCoordinatorNoPrefixCache):
+    """Caching is off."""
+
+
+class UnitaryToday(TodayCoordinator, UnitaryKVCacheCoordinator):
+    """One group."""
+
+    @property
+    def hit_alignment(self) -> int:
+        """Its own blocks."""
+        return self.block_size
+
+
+class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
+    """Several groups, which may be of one spec."""
+
+    _differ = False
+
+    def verify_and_split_kv_cache_groups(self) -> None:
+        """As before; and hits end inside blocks where states are kept for more tokens than a hash block, if all other
+        groups can look up so."""
+        unit, managers = self.hash_block_size, self.single_type_managers
+        states = [manager for manager in managers if isinstance(manager, MambaToday)]
+        inside = any(manager.moves_blocks and manager.block_size > unit for manager in states)
+        narrow = [
+            manager.block_size
+            for manager in managers
+            if not isinstance(manager, MambaToday) and not isinstance(manager.kv_cache_spec, FullAttentionSpec)
+        ]
+        self.enable_partial_hash_hits = inside and set(narrow) <= {unit}
+        super().verify_and_split_kv_cache_groups()
+        if not self.enable_partial_hash_hits:
+            return
+        for at, alike in enumerate(self.attention_groups):
+            terms = alike.manager_cls.hit_terms(alike.group_ids, self.block_pool, alike.spec, False, unit)
+            self.attention_groups[at] = alike._replace(terms=terms)
+            for i in alike.group_ids:
+                managers[i].expect_hits(unit, False, 1)
+
+    def running_steps(self, registers_at: int | None) -> RunningSteps:
+        """As before; where hits end inside blocks each group registers its blocks when they are full."""
+        return super().running_steps(None if self.enable_partial_hash_hits else registers_at)
+
+    @property
+    def hit_alignment(self) -> int:
+        """Hash blocks where hits end inside blocks, else the scheduler's."""
+        return self.hash_block_size if self.enable_partial_hash_hits else self.scheduler_block_size
+
+    def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
+        """As of every coordinator of today."""
+        TodayCoordinator.cache_blocks(self, request, num_computed_tokens)
+
+    def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
+        """The longest length that all specs can serve, and what the first of them, full attention if there is any,
+        could have served."""
+        if self.enable_partial_hash_hits:
+            block_hashes = block_hashes[: most_tokens // self.hash_block_size]
+        searches = [self.search(group, block_hashes) for group in self.attention_groups]
+        shared = searches[0].longest(most_tokens)
+        length = longest_common_hit(searches, shared) if shared else 0
+        hits: list[list[KVCacheBlock]] = [[] for _ in self.single_type_managers]
+        if length:
+            for group, search in zip(self.attention_groups, searches, strict=True):
+                for i, blocks in zip(group.group_ids, search.blocks(length), strict=True):
+                    hits[i] = blocks
+        return Found(tuple(hits), length, shared if shared > length else 0)
+
+    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
+        """The same without where the prefix ends."""
+        found = self.find_hit(block_hashes, max_cache_hit_length)
+        return found.blocks, found.tokens
+
+    def search(self, group: SpecGroup, block_hashes: list[BlockHash]) -> HitSearch:
+        """The search of the groups with one spec."""
+        kind = group.manager_cls
+        if self.enable_partial_hash_hits and issubclass(kind, MambaToday):
+            return FineStateSearch(group.terms, block_hashes)
+        if self.enable_partial_hash_hits and isinstance(group.spec, FullAttentionSpec):
+            return FinePrefixSearch(group.terms, block_hashes)
+        hashes: BlockHashList = block_hashes
+        if group.spec.block_size != self.hash_block_size:
+            hashes = LastHashes(block_hashes, self.hash_block_size, group.spec.block_size)
+        return kind.search(group.terms, hashes)
+
+
+def manager_of_today(
+    spec: KVCacheSpec, max_num_batched_tokens: int, max_model_len: int, **named: Any
+) -> SingleTypeKVCacheManager:
+    """A manager for the spec. NotImplementedError for one of somebody else, who knows nothing of this rule."""
+    plain = KVCacheSpecRegistry.get_manager_class(spec)
+    if plain is None:
+        raise AssertionError(how_to_register(spec))
+    if plain not in OF_TODAY:
+        raise NotImplementedError(f"{plain.__name__} goes by the rule of 0.23: it cannot serve a core of today")
+    if isinstance(spec, RecentPastSpec):
+        named["max_admission_blocks_per_request"] = spec.max_admission_blocks_per_request(
+            max_num_batched_tokens, max_model_len
+        )
+    return OF_TODAY[plain](spec, **named)
+
+
+def coordinator_of_today(enable_caching: bool, num_groups: int, **named: Any) -> TodayCoordinator:
+    """The coordinator for the configuration: without caching, for one group, or for several."""
+    if not enable_caching:
+        return NoPrefixCacheToday(**named)
+    return (UnitaryToday if num_groups == 1 else HybridToday)(enable_caching=True, **named)
