@@ -65,8 +65,6 @@ CORES: Mapping[str, Callable[[], str]] = {
 }
 """The forms of our core by the names of their targets, and the package of each. The last one is held to the rule of
 today, and called as vLLM 0.33."""
-NOT_YET = frozenset({"Group.checkpoint", "Lookup.for_connector", "Submit.reports_hits"})
-"""What our core of today does not have yet of the rule of today (`findings.offered`)."""
 
 
 def rule_for(target_name: str) -> Policy | None:
@@ -164,7 +162,7 @@ def bind_impl(core: str = "impl") -> Binding:
 def _called_as(core: str) -> Release:
     """How a core of ours is called."""
     if core == TODAY_CORE:
-        return replace(release_of("0.33.0"), loses=frozenset(), offers=OF_TODAY - NOT_YET | {"Arrive.missing"})
+        return replace(release_of("0.33.0"), loses=frozenset(), offers=OF_TODAY | {"Arrive.missing"})
     offers = frozenset(OFFERS) - {STARVED} - OF_TODAY - KINDS_OF_FEW
     return replace(release_of(REFERENCE), retention="keyword", loses=frozenset(), offers=offers)
 

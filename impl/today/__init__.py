@@ -6,6 +6,7 @@ which of the two is meant.
 """
 
 from .block_pool import TodayPool as BlockPool
+from .checkpoints import TodayMambaSpec as MambaSpec
 from .hashing import LastHashes, get_request_block_hasher
 from .kv_cache_manager import KVCacheBlockCopy
 from .kv_cache_manager import TodayConfig as KVCacheConfig
@@ -19,6 +20,7 @@ __all__ = [
     "KVCacheConfig",
     "KVCacheManager",
     "LastHashes",
+    "MambaSpec",
     "Request",
     "RequestStatus",
     "get_request_block_hasher",

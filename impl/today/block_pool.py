@@ -214,7 +214,7 @@ class TodayPool(BlockPool):
     ) -> None:
         first, end, size, group_id = part
         ahead = self.num_hash_lookahead_tokens
-        places = Places([i * size for i in chosen], size, (first * size, end * size), ahead)
+        places = Places([(i * size, (i + 1) * size) for i in chosen], (first * size, end * size), size, ahead)
         parent = hashes[first - 1] if first else None
         self.tell_stored(request, group_id, places, [hashes[i] for i in chosen], parent)
 

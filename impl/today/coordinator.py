@@ -1,5 +1,6 @@
 """All groups of a model together by the rule of today."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..hashing.block_hash import BlockHash
@@ -21,6 +22,7 @@ from ..specs.attention import RecentPastSpec
 from ..specs.entries import how_to_register
 from ..specs.interface import FullAttentionSpec, KVCacheSpec, SlidingWindowSpec
 from .block_pool import TodayPool
+from .checkpoints import CheckpointManager, with_checkpoints
 from .hashing import LastHashes
 from .managers import OF_TODAY, ByNames
 from .search import FinePrefixSearch, FineStateSearch
@@ -34,6 +36,8 @@ class Found(NamedTuple):
     tokens: int
     boundary: int = 0
     """Tokens up to which others share the prefix, where the hit ends before; else 0."""
+    lags: bool = False
+    """Whether states end before it: then tokens from outside must follow, which bring the one that is needed."""
 
 
 class StepsBehindPrompts(RunningSteps):
@@ -78,6 +82,14 @@ class TodayCoordinator(KVCacheCoordinator):
         for manager in self.single_type_managers:
             # States are read before they are written, so what else lies in their pages has to be cleared.
             manager.collects_new_block_ids = states and not isinstance(manager, MambaToday)
+        self.leaving_checkpoints = [
+            manager for manager in self.single_type_managers if isinstance(manager, CheckpointManager)
+        ]
+        for manager in self.leaving_checkpoints:
+            manager.retention_interval = self.retention_interval
+            manager.only_ends = self.retention_interval == 0
+            if len(self.single_type_managers) > 1:
+                manager.checkpoint_unit = self.hit_alignment
         flagged = any(group.is_eagle_group for group in self.kv_cache_config.kv_cache_groups)
         self.names_junctions = names_junctions and flagged
 
@@ -148,7 +160,9 @@ class TodayCoordinator(KVCacheCoordinator):
             manager.cache_blocks(request, known, self.retention_interval)
             end = manager.num_cached_block.get(request_id, 0)
             if manager.names_ends:
-                manager.name_end(request, counted, self._is_junction(request, counted))
+                # Of states that of a step's end alone stands where it is looked for.
+                ends = counted if not manager.keeps_states or counted == num_computed_tokens else 0
+                manager.name_end(request, ends, self._is_junction(request, counted))
             if first < end and isinstance(manager, MambaToday):
                 manager.offer(request_id, first, end)
         if isinstance(self.steps, StepsBehindPrompts):
@@ -167,6 +181,10 @@ class TodayCoordinator(KVCacheCoordinator):
     def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest hit of at most so many tokens, and where the prefix ends that others share."""
         return Found(*self.find_longest_cache_hit(block_hashes, most_tokens))
+
+    def find_for_connector(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
+        """The same for a request whose other tokens a connector may bring, with the states that are needed."""
+        return self.find_hit(block_hashes, most_tokens)
 
     def evicted(self) -> None:
         """Blocks have lost their names by order."""
@@ -237,17 +255,36 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
     def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest length that all specs can serve, and what the first of them, full attention if there is any,
         could have served."""
-        if self.enable_partial_hash_hits:
-            block_hashes = block_hashes[: most_tokens // self.hash_block_size]
-        searches = [self.search(group, block_hashes) for group in self.attention_groups]
+        searches = self._searches(block_hashes, most_tokens)
         shared = searches[0].longest(most_tokens)
         length = longest_common_hit(searches, shared) if shared else 0
+        return Found(self._rows([(search, length) for search in searches]), length, shared if shared > length else 0)
+
+    def find_for_connector(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
+        """The longest length that all specs but states can serve, with the states of up to there."""
+        states = [issubclass(group.manager_cls, MambaToday) for group in self.attention_groups]
+        if not any(states) or not isinstance(self.attention_groups[0].spec, FullAttentionSpec):
+            return self.find_hit(block_hashes, most_tokens)
+        searches = self._searches(block_hashes, most_tokens)
+        shared = searches[0].longest(most_tokens)
+        others = [search for search, state in zip(searches, states, strict=True) if not state]
+        length = longest_common_hit(others, shared) if shared else 0
+        ends = [search.longest(length) if state else length for search, state in zip(searches, states, strict=True)]
+        rows = self._rows(list(zip(searches, ends, strict=True)))
+        return Found(rows, length, shared if shared > length else 0, min(ends) < length)
+
+    def _searches(self, block_hashes: list[BlockHash], most_tokens: int) -> list[HitSearch]:
+        if self.enable_partial_hash_hits:
+            block_hashes = block_hashes[: most_tokens // self.hash_block_size]
+        return [self.search(group, block_hashes) for group in self.attention_groups]
+
+    def _rows(self, found: Sequence[tuple[HitSearch, int]]) -> HitBlocks:
+        """By group of layers, the blocks of what each search has found, in tokens."""
         hits: list[list[KVCacheBlock]] = [[] for _ in self.single_type_managers]
-        if length:
-            for group, search in zip(self.attention_groups, searches, strict=True):
-                for i, blocks in zip(group.group_ids, search.blocks(length), strict=True):
-                    hits[i] = blocks
-        return Found(tuple(hits), length, shared if shared > length else 0)
+        for alike, (search, length) in zip(self.attention_groups, found, strict=True):
+            for i, blocks in zip(alike.group_ids, search.blocks(length) if length else (), strict=bool(length)):
+                hits[i] = blocks
+        return tuple(hits)
 
     def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
         """The same without where the prefix ends."""
@@ -280,7 +317,8 @@ def manager_of_today(
         named["max_admission_blocks_per_request"] = spec.max_admission_blocks_per_request(
             max_num_batched_tokens, max_model_len
         )
-    return OF_TODAY[plain](spec, **named)
+    kind = OF_TODAY[plain]
+    return (with_checkpoints(kind, spec) if issubclass(kind, MambaToday) else kind)(spec, **named)
 
 
 def coordinator_of_today(enable_caching: bool, num_groups: int, **named: Any) -> TodayCoordinator:

@@ -110,9 +110,25 @@ class TodayManager(KVCacheManager):
     def _looks_up(self, request: CacheableRequest) -> bool:
         return self.enable_caching and not request.skip_reading_prefix_cache
 
-    def _find(self, request: CacheableRequest, most: int | None) -> Found:
-        most = request.num_tokens - 1 if most is None else most
-        return self.coordinator.find_hit(request.block_hashes, most)
+    def get_computed_blocks_for_connector(
+        self, request: CacheableRequest, max_cache_hit_length: int | None = None
+    ) -> tuple[KVCacheBlocks, int, int, bool]:
+        """The same for a request whose other tokens a connector may bring, and whether states end before the hit: then
+        tokens from outside must follow, or the lookup is made again without a connector."""
+        if not self._looks_up(request):
+            return self.empty_kv_cache_blocks, 0, 0, False
+        found = self._find(request, max_cache_hit_length, for_connector=True)
+        return self.create_kv_cache_blocks(found.blocks), found.tokens, found.boundary, found.lags
+
+    def _find(self, request: CacheableRequest, most: int | None, for_connector: bool = False) -> Found:
+        coordinator, most = self.coordinator, request.num_tokens - 1 if most is None else most
+        find = coordinator.find_for_connector if for_connector else coordinator.find_hit
+        found = find(request.block_hashes, most)
+        reports = self.block_pool.enable_kv_cache_events and getattr(request, "kv_cache_report_mode", None) == "full"
+        if found.tokens and reports:
+            for manager, row in zip(coordinator.single_type_managers, found.blocks, strict=True):
+                manager.report(request, row, found.tokens)
+        return found
 
     def record_prefix_cache_stats(self, request: CacheableRequest, num_hits: int) -> None:
         """A request is admitted that was looked up, with a hit of so many tokens."""
@@ -152,6 +168,8 @@ class TodayManager(KVCacheManager):
         for external tokens, so that they are not listed."""
         if self.watermark_blocks and has_scheduled_reqs and reserved_blocks >= 0 and not _runs(request):
             reserved_blocks += self.watermark_blocks
+        for leaving in self.coordinator.leaving_checkpoints:
+            leaving.note_request(request)
         for group in skip_zeroing_group_ids:
             self.coordinator.single_type_managers[group].unzeroed = True
         try:

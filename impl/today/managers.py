@@ -181,8 +181,20 @@ class ByNames(SingleTypeKVCacheManager):
             pool.unname(block)
         pool.add_name(block, name, None if end == whole else end)
         parent = request.block_hashes[end // unit - 2] if end > unit else None
-        places = Places([end - unit], unit, (end - unit, end), pool.num_hash_lookahead_tokens)
+        span = end - unit, end
+        places = Places([span], span, unit, pool.num_hash_lookahead_tokens)
         pool.tell_stored(request, self.kv_cache_group_id, places, [content], parent)
+
+    def report(self, request: CacheableRequest, row: Sequence[KVCacheBlock], length: int) -> None:
+        """Tell of the blocks of a hit of so many tokens, those that are there, as if they were stored anew."""
+        size, unit, pool = self.block_size, self.unit, self.block_pool
+        spans = [
+            (i * size, min((i + 1) * size, length)) for i, block in enumerate(row) if block is not self._null_block
+        ]
+        if spans:
+            hashes = [request.block_hashes[end // unit - 1] for _, end in spans]
+            places = Places(spans, (0, length), spans[0][1] - spans[0][0], pool.num_hash_lookahead_tokens)
+            pool.tell_stored(request, self.kv_cache_group_id, places, hashes, None)
 
     # What a request gives back.
 
@@ -228,7 +240,7 @@ class SlidingToday(ByNames, SlidingWindowManager):
 
 
 class ChunkedToday(ByNames, ChunkedLocalAttentionManager):
-    """Chunks."""
+    """Attention within chunks."""
 
 
 OF_TODAY: dict[type[SingleTypeKVCacheManager], type[ByNames]] = {

@@ -112,7 +112,7 @@ def name_tail(core: Core, group: int, request: Request, num_tokens: int, left: i
             give(core, group, request, end, table[end // rule.b])
     elif isinstance(rule, Mamba) and rule.align and checkpoints.name(core, group, request):
         return
-    elif isinstance(rule, Mamba) and rule.align and counted > 0 and counted % unit == 0:
+    elif isinstance(rule, Mamba) and rule.align and num_tokens == counted > 0 == counted % unit:
         i = arith.cdiv(counted, rule.b) - 1
         block = table[i] if i < len(table) else NULL
         resumed = counted == last or at_junction(core, request, counted)
