@@ -96,16 +96,16 @@ class CheckpointManager(MambaToday):
         i = written[0] - first
         return [*stand[:i], self.stands(request_id, written[0]) and (mask is None or mask[i]), *stand[i + 1 :]]
 
-    def name_end(self, request: CacheableRequest, num_tokens: int, at_junction: bool) -> None:
+    def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """The state of a checkpoint is named where a hit can resume: at the end of a prompt, at a junction, and at the
         end of a block that is kept. Else its block keeps no name. A step without one names as before."""
         request_id, pool = request.request_id, self.block_pool
         written = self._written(request_id)
         if written is not None:
-            _, start, _, end = self.steps[request_id]
-            written = self.wanted_of(start, end, max(request.num_prompt_tokens, request.num_tokens - 1))
+            _, start, _, stop = self.steps[request_id]
+            written = self.wanted_of(start, stop, max(request.num_prompt_tokens, request.num_tokens - 1))
         if written is None:
-            super().name_end(request, num_tokens, at_junction)
+            super().name_end(request, num_tokens, end, at_junction)
             return
         entry, at = written
         block, interval = self.req_to_blocks[request_id][entry], self.retention_interval

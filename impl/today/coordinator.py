@@ -160,9 +160,7 @@ class TodayCoordinator(KVCacheCoordinator):
             manager.cache_blocks(request, known, self.retention_interval)
             end = manager.num_cached_block.get(request_id, 0)
             if manager.names_ends:
-                # Of states that of a step's end alone stands where it is looked for.
-                ends = counted if not manager.keeps_states or counted == num_computed_tokens else 0
-                manager.name_end(request, ends, self._is_junction(request, counted))
+                manager.name_end(request, counted, num_computed_tokens, self._is_junction(request, counted))
             if first < end and isinstance(manager, MambaToday):
                 manager.offer(request_id, first, end)
         if isinstance(self.steps, StepsBehindPrompts):

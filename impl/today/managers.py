@@ -163,9 +163,9 @@ class ByNames(SingleTypeKVCacheManager):
                     mask[i - first] = True
         return mask
 
-    def name_end(self, request: CacheableRequest, num_tokens: int, at_junction: bool) -> None:
-        """Name the end of the prompt inside its block, where that can be found; `at_junction`: a step ends where others
-        share the prefix. Most types have nothing to name."""
+    def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
+        """Name the end of the prompt inside its block, where that can be found: within `num_tokens`, of a step that ends
+        behind `end`. `at_junction`: it ends where others share the prefix. Most types have nothing to name."""
 
     def give_name(self, request: CacheableRequest, end: int, entry: int, block: KVCacheBlock) -> None:
         """Name a block, an entry of the request's table, for the content of the first `end` tokens. Names for fewer
@@ -218,13 +218,13 @@ class FullToday(ByNames, FullAttentionManager):
         """Where its blocks are more than a hash block."""
         return self.block_size != self.unit
 
-    def name_end(self, request: CacheableRequest, num_tokens: int, at_junction: bool) -> None:
+    def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """Its last whole hash block before its last token, once that is computed."""
         unit, table = self.unit, self.req_to_blocks.get(request.request_id, ())
-        end = min((request.num_prompt_tokens - 1) // unit, len(request.block_hashes)) * unit
-        entry, inside = divmod(end, self.block_size)
-        if inside and end <= num_tokens and entry < len(table):
-            self.give_name(request, end, entry, table[entry])
+        last = min((request.num_prompt_tokens - 1) // unit, len(request.block_hashes)) * unit
+        entry, inside = divmod(last, self.block_size)
+        if inside and last <= num_tokens and entry < len(table):
+            self.give_name(request, last, entry, table[entry])
 
 
 class SinkToday(FullToday, SinkFullAttentionManager):

@@ -23,8 +23,8 @@ class MambaToday(ByNames, MambaManager):
         """Of states that are moved."""
         return self.moves_blocks
 
-    def name_end(self, request: CacheableRequest, num_tokens: int, at_junction: bool) -> None:
-        """Name the state behind so many tokens, if that is the end of the prompt or a junction."""
+    def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
+        """Name the state behind so many tokens, if that is the end of the prompt or a junction, and stands there."""
         unit, size, request_id = self.unit, self.block_size, request.request_id
         if not self.moves_blocks or num_tokens <= 0 or num_tokens % unit:
             return
@@ -32,6 +32,8 @@ class MambaToday(ByNames, MambaManager):
         entry = cdiv(num_tokens, size) - 1
         block = table[entry] if entry < len(table) else self._null_block
         if not (num_tokens == last or at_junction) or block is self._null_block:
+            return
+        if num_tokens != end and not self.stands(request_id, entry):
             return
         if self.block_pool.covers(block, (entry + 1) * size) == num_tokens:
             return
