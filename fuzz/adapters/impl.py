@@ -162,7 +162,9 @@ def bind_impl(core: str = "impl") -> Binding:
 def _called_as(core: str) -> Release:
     """How a core of ours is called."""
     if core == TODAY_CORE:
-        return replace(release_of("0.33.0"), loses=frozenset(), offers=OF_TODAY | {"Arrive.missing"})
+        more = {"common_prefix": True, "caches_unaligned_states": True, "prefill_parallel": True}
+        offers = OF_TODAY | {"Arrive.missing"}
+        return replace(release_of("0.33.0"), loses=frozenset(), offers=offers, kinds_missing=frozenset(), **more)
     offers = frozenset(OFFERS) - {STARVED} - OF_TODAY - KINDS_OF_FEW
     return replace(release_of(REFERENCE), retention="keyword", loses=frozenset(), offers=offers)
 

@@ -164,8 +164,8 @@ class ByNames(SingleTypeKVCacheManager):
         return mask
 
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
-        """Name the end of the prompt inside its block, where that can be found: within `num_tokens`, of a step that ends
-        behind `end`. `at_junction`: it ends where others share the prefix. Most types have nothing to name."""
+        """Name the end of the prompt inside its block, where that can be found: within `num_tokens`, of a step that
+        ends behind `end`. `at_junction`: that is where others share the prefix. Most types have nothing to name."""
 
     def give_name(self, request: CacheableRequest, end: int, entry: int, block: KVCacheBlock) -> None:
         """Name a block, an entry of the request's table, for the content of the first `end` tokens. Names for fewer
