@@ -162,9 +162,15 @@ def bind_impl(core: str = "impl") -> Binding:
 def _called_as(core: str) -> Release:
     """How a core of ours is called."""
     if core == TODAY_CORE:
-        more = {"common_prefix": True, "caches_unaligned_states": True, "prefill_parallel": True}
-        offers = OF_TODAY | {"Arrive.missing"}
-        return replace(release_of("0.33.0"), loses=frozenset(), offers=offers, kinds_missing=frozenset(), **more)
+        return replace(
+            release_of("0.33.0"),
+            loses=frozenset(),
+            offers=OF_TODAY | {"Arrive.missing"},
+            kinds_missing=frozenset(),
+            common_prefix=True,
+            caches_unaligned_states=True,
+            prefill_parallel=True,
+        )
     offers = frozenset(OFFERS) - {STARVED} - OF_TODAY - KINDS_OF_FEW
     return replace(release_of(REFERENCE), retention="keyword", loses=frozenset(), offers=offers)
 

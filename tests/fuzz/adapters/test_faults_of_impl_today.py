@@ -1,6 +1,7 @@
 """Faults planted into our core of today: one that decides a thing otherwise than the rule of today says is found."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 from blockproof.fuzz.adapters.impl import TODAY_CORE, open_changed_impl
@@ -9,6 +10,7 @@ from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.faults.registry import wrap, wrap_each
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.targets.base import lacking
 from blockproof.fuzz.workload.shapes import ATTENTION, possible_attention
 
 OPERATIONS = 20_000
@@ -19,7 +21,7 @@ HYBRIDS = ("full", "full+sliding", "full+sliding+mamba", *STATES)
 class Planted(NamedTuple):
     """A wrong decision, and the kinds of cores in which it is looked for."""
 
-    plant: object
+    plant: Callable[[Any], None]
     attention: tuple[str, ...] = HYBRIDS
 
 
@@ -363,5 +365,5 @@ def test_a_wrong_decision_is_found(name):
 
 def test_our_core_of_today_agrees_with_the_rule_of_today():
     target = open_target(TODAY_CORE)
-    done = run(target, possible_attention(tuple(ATTENTION), target.lacks), 3_000, 7)
+    done = run(target, possible_attention(tuple(ATTENTION), lacking(target)), 3_000, 7)
     assert done.finding is None, done.finding
