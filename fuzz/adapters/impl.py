@@ -165,7 +165,7 @@ def _called_as(core: str) -> Release:
         return replace(
             release_of("0.33.0"),
             loses=frozenset(),
-            offers=OF_TODAY | {"Arrive.missing"},
+            offers=OF_TODAY | {"Arrive.missing", "Group.kind=ring"},
             kinds_missing=frozenset(),
             common_prefix=True,
             caches_unaligned_states=True,

@@ -94,6 +94,10 @@ class KVCacheCoordinator(ABC):
     _new_pool: Callable[..., BlockPool] = BlockPool
     _new_manager: Callable[..., SingleTypeKVCacheManager] = staticmethod(get_manager_for_kv_cache_spec)
 
+    def _hashed_sizes(self) -> list[int]:
+        """Sizes of blocks that have to be whole hash blocks, in tokens."""
+        return [manager.block_size for manager in self.single_type_managers]
+
     def _read_behind(self, use_eagle: bool) -> set[int]:
         groups = self.kv_cache_config.kv_cache_groups
         flagged = {i for i, group in enumerate(groups) if group.is_eagle_group}
@@ -342,7 +346,7 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
         ranks = {manager.dcp_world_size * manager.pcp_world_size for manager in self.single_type_managers}
         if not ranks <= {1}:
             raise AssertionError(f"several groups do not go with context parallelism over {ranks} ranks: use 1")
-        block_sizes = [manager.block_size for manager in self.single_type_managers]
+        block_sizes = self._hashed_sizes()
         if any(size % hash_block_size for size in block_sizes):
             raise AssertionError(
                 f"block sizes {block_sizes} are not all multiples of hash_block_size {hash_block_size}"

@@ -13,9 +13,11 @@ from .kv_cache_manager import TodayConfig as KVCacheConfig
 from .kv_cache_manager import TodayManager as KVCacheManager
 from .request import RequestStatus
 from .request import TodayRequest as Request
+from .rings import CircularBufferSpec
 
 __all__ = [
     "BlockPool",
+    "CircularBufferSpec",
     "KVCacheBlockCopy",
     "KVCacheConfig",
     "KVCacheManager",

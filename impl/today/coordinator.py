@@ -25,6 +25,7 @@ from .block_pool import TodayPool
 from .checkpoints import CheckpointManager, with_checkpoints
 from .hashing import LastHashes
 from .managers import OF_TODAY, ByNames
+from .rings import CircularBufferSpec, RingManager
 from .search import FinePrefixSearch, FineStateSearch
 from .states import MambaToday
 
@@ -72,6 +73,8 @@ class TodayCoordinator(KVCacheCoordinator):
     """Whether hits end inside blocks."""
     num_hash_lookahead_tokens = 0
     names_junctions = False
+    _registers_at: int | None = None
+    """At multiples of how many tokens groups register their blocks; None for each group's own."""
     block_pool: TodayPool
     single_type_managers: tuple[ByNames, ...]
 
@@ -90,6 +93,12 @@ class TodayCoordinator(KVCacheCoordinator):
             manager.only_ends = self.retention_interval == 0
             if len(self.single_type_managers) > 1:
                 manager.checkpoint_unit = self.hit_alignment
+        rings = [manager for manager in self.single_type_managers if isinstance(manager, RingManager)]
+        for ring in rings:
+            ring.collects_new_block_ids = False
+            ring.make_endless()
+        if rings:
+            self.steps = self.running_steps(self._registers_at)
         flagged = any(group.is_eagle_group for group in self.kv_cache_config.kv_cache_groups)
         self.names_junctions = names_junctions and flagged
 
@@ -106,6 +115,11 @@ class TodayCoordinator(KVCacheCoordinator):
         if super()._read_behind(use_eagle) and self.enable_caching and not self.num_hash_lookahead_tokens:
             raise NotImplementedError("drafts with names that do not look ahead: give num_hash_lookahead_tokens")
         return set()
+
+    def _hashed_sizes(self) -> list[int]:
+        """Rings have no names."""
+        managers = [one for one in self.single_type_managers if not isinstance(one, RingManager)]
+        return [manager.block_size for manager in managers]
 
     def _check_retention(self) -> None:
         """ValueError for an interval that is no multiple of the scheduler's block, or that thins out nothing; 0 says
@@ -133,6 +147,7 @@ class TodayCoordinator(KVCacheCoordinator):
 
     def running_steps(self, registers_at: int | None) -> RunningSteps:
         """As before; where ends of prompts get names, only behind the prompt."""
+        self._registers_at = registers_at
         if not self.names_ends:
             return super().running_steps(registers_at)
         given = (registers_at, self._registers_quietly()), self._register
@@ -205,6 +220,12 @@ class NoPrefixCacheToday(TodayCoordinator, KVCacheCoordinatorNoPrefixCache):
 class UnitaryToday(TodayCoordinator, UnitaryKVCacheCoordinator):
     """One group."""
 
+    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
+        """The longest hit of the group; a ring has none."""
+        if isinstance(self.single_type_managers[0], RingManager):
+            return ([],), 0
+        return super().find_longest_cache_hit(block_hashes, max_cache_hit_length)
+
     @property
     def hit_alignment(self) -> int:
         """Its own blocks."""
@@ -225,10 +246,14 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         narrow = [
             manager.block_size
             for manager in managers
-            if not isinstance(manager, MambaToday) and not isinstance(manager.kv_cache_spec, FullAttentionSpec)
+            if not isinstance(manager, MambaToday | RingManager)
+            and not isinstance(manager.kv_cache_spec, FullAttentionSpec)
         ]
         self.enable_partial_hash_hits = inside and set(narrow) <= {unit}
         super().verify_and_split_kv_cache_groups()
+        self.attention_groups = [one for one in self.attention_groups if not issubclass(one.manager_cls, RingManager)]
+        if not self.attention_groups:
+            raise AssertionError("several groups of rings alone: nothing of them can be cached, switch caching off")
         if not self.enable_partial_hash_hits:
             return
         for at, alike in enumerate(self.attention_groups):
@@ -306,6 +331,8 @@ def manager_of_today(
     spec: KVCacheSpec, max_num_batched_tokens: int, max_model_len: int, **named: Any
 ) -> SingleTypeKVCacheManager:
     """A manager for the spec. NotImplementedError for one of somebody else, who knows nothing of this rule."""
+    if isinstance(spec, CircularBufferSpec):
+        return RingManager(spec, **named)
     plain = KVCacheSpecRegistry.get_manager_class(spec)
     if plain is None:
         raise AssertionError(how_to_register(spec))

@@ -13,6 +13,7 @@ from ..specs.interface import KVCacheConfig
 from .block_pool import TodayPool
 from .coordinator import Found, TodayCoordinator, coordinator_of_today
 from .request import RequestStatus
+from .rings import RingManager
 from .states import MambaToday
 
 _OF_A_COORDINATOR = (
@@ -141,6 +142,8 @@ class TodayManager(KVCacheManager):
         rows: list[Sequence[KVCacheBlock]] = []
         for manager, row in zip(self.coordinator.single_type_managers, blocks.blocks, strict=True):
             whole, rest = divmod(num_computed_tokens, manager.block_size)
+            if isinstance(manager, RingManager):
+                whole = rest = 0
             if rest or (len(row) < whole and not manager.keeps_states):
                 raise AssertionError(f"a hit of {len(row)} blocks cannot be cut at {num_computed_tokens} tokens")
             rows.append(row[:whole])
@@ -254,7 +257,7 @@ class TodayManager(KVCacheManager):
         """How many tokens of a request are cached in every group that can be: as far as a block of it has a name."""
         pool, reached = self.block_pool, list[int]()
         for manager in self.coordinator.single_type_managers:
-            if not manager.sized_by_encoder:
+            if not (manager.sized_by_encoder or isinstance(manager, RingManager)):
                 table, size = manager.req_to_blocks.get(request.request_id, []), manager.block_size
                 named = [pool.covers(block, (i + 1) * size) for i, block in enumerate(table)]
                 reached.append(max(named, default=0))

@@ -404,6 +404,33 @@ def test_the_book_of_names_is_checked():
         core.manager.check()
 
 
+def ring(size=2):
+    return today.CircularBufferSpec(block_size=size, num_kv_heads=1, head_size=1, dtype=FLOAT)
+
+
+def test_a_ring_has_one_block_that_nobody_shares():
+    core = Core(full(), ring())
+    core.step(asked := core.request("a", range(10)), 10)
+    core.step(asked, 1)
+    table, own = core.manager.get_blocks("a").blocks
+    assert (len(table), len(own), own[0].block_hash) == (3, 1, None)
+    assert core.manager.estimate_cached_tokens(asked) == 8
+    other = core.request("b", range(10))
+    hit, tokens, _ = core.manager.get_computed_blocks(other)
+    assert (tokens, [len(row) for row in hit.blocks]) == (8, [2, 0])
+    assert [len(row) for row in core.manager.truncate_computed_blocks(hit, 4).blocks] == [1, 0]
+    core.manager.free(asked)
+    assert core.pool.free_ids()[0] == own[0].block_id
+
+
+def test_rings_alone_find_nothing():
+    core = Core(ring(4))
+    core.step(core.request("a", range(9)), 9)
+    assert core.admit(core.request("b", range(9)), 9) == 0
+    with pytest.raises(AssertionError, match="rings alone"):
+        Core(ring(4), ring(2), unit=2)
+
+
 def test_managers_of_others_are_refused():
     class OwnSpec(impl.FullAttentionSpec):
         pass
