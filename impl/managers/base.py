@@ -51,8 +51,6 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
     """Whether drafts may need the block behind a hit; a running state is no such block."""
     spreads_over_ranks = False
     """Whether hits go with context parallelism."""
-    skips_tokens = False
-    """Whether tokens from outside before a window are left out one by one, not only by whole blocks."""
     search_type: ClassVar[type[HitSearch] | None] = PrefixSearch
     """How hits are searched; None for a type that has none."""
 
@@ -178,9 +176,9 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         total = num_local_computed_tokens + num_external_computed_tokens
         settled = total if num_settled_tokens is None else num_settled_tokens
         skipped = self._num_skipped_blocks(settled)
-        if skipped > 0 or self.skips_tokens:
+        if skipped > 0:
             new_computed_blocks = new_computed_blocks[skipped:]
-            still_needed = total - max(0, self.get_num_skipped_tokens(settled))
+            still_needed = total - self.get_num_skipped_tokens(settled)
             num_external_computed_tokens = min(still_needed, num_external_computed_tokens)
         if self.enable_caching:
             self.block_pool.touch(new_computed_blocks)

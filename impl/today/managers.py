@@ -25,7 +25,6 @@ class Tail(NamedTuple):
 class ByNames(SingleTypeKVCacheManager):
     """What all types have in common by the rule of today."""
 
-    skips_tokens = True
     block_pool: TodayPool
 
     def __post_init__(self, *given: Any, **named: Any) -> None:
@@ -89,11 +88,19 @@ class ByNames(SingleTypeKVCacheManager):
             num_external_computed_tokens,
             num_settled_tokens,
         )
+        total = num_local_computed_tokens + num_external_computed_tokens
+        if missing > 0 and not self.reads_any(total, total if num_settled_tokens is None else num_settled_tokens):
+            missing = 0
         if new_computed_blocks and num_local_computed_tokens % self.block_size:
             entry = num_local_computed_tokens // self.block_size
             self.tails[request_id] = Tail(entry, new_computed_blocks[-1])
             self.num_cached_block[request_id] = entry
         return missing
+
+    def reads_any(self, num_tokens: int, num_settled_tokens: int) -> bool:
+        """Whether a query behind the settled ones of so many tokens reads any of them: what comes from outside before a
+        window is left out token by token."""
+        return num_tokens > self.get_num_skipped_tokens(num_settled_tokens)
 
     def allocate_external_blocks(self, request_id: str, count: int) -> None:
         """As before; `unzeroed` says whether they are listed to be zeroed."""
