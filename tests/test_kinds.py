@@ -112,6 +112,8 @@ ABOUT_SOME_KINDS = {
     "impl/managers/base.py": "whose new blocks are told",
     "impl/managers/coordinator.py": "states, and a retention interval that needs windows",
     "impl/today/coordinator.py": "states, and a retention interval that needs windows",
+    "impl/today/__init__.py": "names of specs",
+    "impl/today/checkpoints.py": "states inside a step",
     "impl/today/states.py": "names of states, which are offered",
     "impl/tensors/table_layout.py": "blocks for states of drafts",
     "impl/tensors/layout.py": "pages of packed layers, of states and of vectors",

@@ -16,7 +16,9 @@ from pkgutil import walk_packages
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from ...model.attention import rules_for
 from ...model.features.today import TODAY
+from ...model.kinds.rswa import has_gap
 from ...model.ops import Shape
 from ...model.tables import Policy
 from ..findings.offered import OF_TODAY
@@ -154,9 +156,16 @@ def bind_impl(core: str = "impl") -> Binding:
         embeddings=_embeddings,
         sampling=None,
         hasher_options={},
+        hasher_options_of=_reference_window if core == TODAY_CORE else lambda shape: {},
         around=partial(LowLimits, package=package),
         release=_called_as(core),
     )
+
+
+def _reference_window(shape: Shape) -> Mapping[str, int]:
+    """The least window behind which generated tokens have names of their own."""
+    windows = [rule.w for rule in rules_for(shape) if has_gap(rule)]
+    return {"reference_window": min(windows)} if windows else {}
 
 
 def _called_as(core: str) -> Release:
@@ -165,7 +174,7 @@ def _called_as(core: str) -> Release:
         return replace(
             release_of("0.33.0"),
             loses=frozenset(),
-            offers=OF_TODAY | {"Arrive.missing", "Group.kind=ring"},
+            offers=OF_TODAY | KINDS_OF_FEW | {"Arrive.missing"},
             kinds_missing=frozenset(),
             common_prefix=True,
             caches_unaligned_states=True,

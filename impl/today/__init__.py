@@ -11,6 +11,7 @@ from .hashing import LastHashes, get_request_block_hasher
 from .kv_cache_manager import KVCacheBlockCopy
 from .kv_cache_manager import TodayConfig as KVCacheConfig
 from .kv_cache_manager import TodayManager as KVCacheManager
+from .reference_window import RSWASpec
 from .request import RequestStatus
 from .request import TodayRequest as Request
 from .rings import CircularBufferSpec
@@ -23,6 +24,7 @@ __all__ = [
     "KVCacheManager",
     "LastHashes",
     "MambaSpec",
+    "RSWASpec",
     "Request",
     "RequestStatus",
     "get_request_block_hasher",

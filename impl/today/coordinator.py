@@ -25,6 +25,7 @@ from .block_pool import TodayPool
 from .checkpoints import CheckpointManager, with_checkpoints
 from .hashing import LastHashes
 from .managers import OF_TODAY, ByNames
+from .reference_window import ReferenceWindowManager, RSWASpec
 from .rings import CircularBufferSpec, RingManager
 from .search import FinePrefixSearch, FineStateSearch
 from .states import MambaToday
@@ -85,9 +86,11 @@ class TodayCoordinator(KVCacheCoordinator):
         for manager in self.single_type_managers:
             # States are read before they are written, so what else lies in their pages has to be cleared.
             manager.collects_new_block_ids = states and not isinstance(manager, MambaToday)
-        self.leaving_checkpoints = [
-            manager for manager in self.single_type_managers if isinstance(manager, CheckpointManager)
-        ]
+        managers = self.single_type_managers
+        self.leaving_checkpoints = [manager for manager in managers if isinstance(manager, CheckpointManager)]
+        gaps = [manager for manager in managers if isinstance(manager, ReferenceWindowManager)]
+        self.told_of_requests: list[CheckpointManager | ReferenceWindowManager] = [*self.leaving_checkpoints, *gaps]
+        """Those that have to know of which request a step is."""
         for manager in self.leaving_checkpoints:
             manager.retention_interval = self.retention_interval
             manager.only_ends = self.retention_interval == 0
@@ -148,10 +151,16 @@ class TodayCoordinator(KVCacheCoordinator):
     def running_steps(self, registers_at: int | None) -> RunningSteps:
         """As before; where ends of prompts get names, only behind the prompt."""
         self._registers_at = registers_at
-        if not self.names_ends:
-            return super().running_steps(registers_at)
-        given = (registers_at, self._registers_quietly()), self._register
-        return StepsBehindPrompts(self.single_type_managers, self.block_pool, self.max_model_len, *given)
+        if self.names_ends:
+            given = (registers_at, self._registers_quietly()), self._register
+            steps: RunningSteps = StepsBehindPrompts(
+                self.single_type_managers, self.block_pool, self.max_model_len, *given
+            )
+        else:
+            steps = super().running_steps(registers_at)
+        # Where a gap opens depends on the prompt, which steps do not know.
+        steps.known &= not any(isinstance(manager, ReferenceWindowManager) for manager in self.single_type_managers)
+        return steps
 
     # Names.
 
@@ -333,6 +342,8 @@ def manager_of_today(
     """A manager for the spec. NotImplementedError for one of somebody else, who knows nothing of this rule."""
     if isinstance(spec, CircularBufferSpec):
         return RingManager(spec, **named)
+    if isinstance(spec, RSWASpec):
+        return ReferenceWindowManager(spec, **named)
     plain = KVCacheSpecRegistry.get_manager_class(spec)
     if plain is None:
         raise AssertionError(how_to_register(spec))

@@ -18,19 +18,28 @@ class LastHashes(BlockHashListWithBlockSize):
 
 
 def get_request_block_hasher(
-    block_size: int, caching_hash_fn: HashFunction, num_hash_lookahead_tokens: int = 0
+    block_size: int,
+    caching_hash_fn: HashFunction,
+    num_hash_lookahead_tokens: int = 0,
+    reference_window: int | None = None,
 ) -> Callable[[CacheableRequest], list[BlockHash]]:
-    """As of the older rule; a block has a hash once so many tokens behind it are known, and the hash covers them."""
+    """As of the older rule; a block has a hash once so many tokens behind it are known, and the hash covers them.
+
+    With a reference window of so many tokens (R-SWA) what was generated behind it has not read what the same tokens
+    would in a longer prompt: there the hash covers the length of the prompt, too.
+    """
     ahead = num_hash_lookahead_tokens
-    if not ahead:
+    if not ahead and reference_window is None:
         return plain_hasher(block_size, caching_hash_fn)
 
     def hash_new_blocks(request: CacheableRequest) -> list[BlockHash]:
         first, end = len(request.block_hashes), (request.num_tokens - ahead) // block_size
         starts = range(first * block_size, end * block_size, block_size)
-        tokens, hashes = request.all_token_ids, list[BlockHash]()
+        tokens, hashes, prompt = request.all_token_ids, list[BlockHash](), request.num_prompt_tokens
         parent = request.block_hashes[-1] if first else None
         for start, keys in zip(starts, extra_keys_of_blocks(request, starts, block_size + ahead), strict=True):
+            if reference_window is not None and start + block_size > prompt + reference_window:
+                keys = (*(keys or ()), ("prompt", prompt))
             parent = hash_block_tokens(caching_hash_fn, parent, tokens[start : start + block_size + ahead], keys)
             hashes.append(parent)
         return hashes

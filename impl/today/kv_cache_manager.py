@@ -171,8 +171,8 @@ class TodayManager(KVCacheManager):
         for external tokens, so that they are not listed."""
         if self.watermark_blocks and has_scheduled_reqs and reserved_blocks >= 0 and not _runs(request):
             reserved_blocks += self.watermark_blocks
-        for leaving in self.coordinator.leaving_checkpoints:
-            leaving.note_request(request)
+        for manager in self.coordinator.told_of_requests:
+            manager.note_request(request)
         for group in skip_zeroing_group_ids:
             self.coordinator.single_type_managers[group].unzeroed = True
         try:

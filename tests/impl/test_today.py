@@ -431,6 +431,28 @@ def test_rings_alone_find_nothing():
         Core(ring(4), ring(2), unit=2)
 
 
+def test_behind_a_reference_window_blocks_go_and_names_say_how_long_the_prompt_is():
+    spec = today.RSWASpec(block_size=4, num_kv_heads=1, head_size=1, dtype=FLOAT, rswa_window=4)
+    core = Core(spec)
+    core.hasher = today.get_request_block_hasher(4, impl.sha256, reference_window=4)
+    core.step(asked := core.request("a", range(6)), 6)
+    asked.append_output_token_ids([*range(6, 20)])
+    core.step(asked, 8)
+    core.step(asked, 1)
+    (table,) = core.manager.get_blocks("a").blocks
+    # The prompt ends in the second block; the window of the 15th token begins behind the 11th.
+    assert [i for i, block in enumerate(table) if block.is_null] == []
+    asked.num_computed_tokens = 16
+    core.step(asked, 1)
+    assert [i for i, block in enumerate(table) if block.is_null] == [2]
+    longer = core.request("b", range(20))
+    assert longer.block_hashes[:2] == asked.block_hashes[:2]
+    assert longer.block_hashes[2:] != asked.block_hashes[2:]
+    core.manager.remove_skipped_blocks("a", 3, 6)
+    core.manager.free(asked)
+    core.manager.check()
+
+
 def test_managers_of_others_are_refused():
     class OwnSpec(impl.FullAttentionSpec):
         pass
