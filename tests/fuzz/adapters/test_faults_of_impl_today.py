@@ -1,16 +1,22 @@
 """Faults planted into our core of today: one that decides a thing otherwise than the rule of today says is found."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
-from blockproof.fuzz.adapters.impl import TODAY_CORE, open_changed_impl
+from blockproof.fuzz.adapters.impl import TODAY_CORE, bind_impl, open_changed_impl
+from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.faults.registry import wrap, wrap_each
+from blockproof.fuzz.findings.offered import OF_TODAY
+from blockproof.fuzz.findings.oracle_names import ORACLES
+from blockproof.fuzz.opening.oracles import suited_to
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
-from blockproof.fuzz.targets.base import lacking
+from blockproof.fuzz.targets.base import lacking, offering
+from blockproof.fuzz.targets.declarations import KINDS_OF_FEW
 from blockproof.fuzz.workload.shapes import ATTENTION, possible_attention
 
 OPERATIONS = 20_000
@@ -309,6 +315,30 @@ def table_read_as_a_whole(manager):
     manager.get_block_ids_for_computed_tokens = lambda request_id, tokens: manager.get_block_ids(request_id)
 
 
+def rings_named(manager):
+    """The block of a ring counts as registered."""
+
+    def attach(single, original, request_id, *given):
+        missing = original(request_id, *given)
+        single.num_cached_block.setdefault(request_id, 0)
+        return missing
+
+    wrap_each(manager, "attach_computed_blocks", attach, having="make_endless")
+
+
+def gaps_never_open(manager):
+    wrap_each(manager, "remove_skipped_blocks", lambda single, original, *given: None, having="prompts")
+
+
+def gaps_from_the_start(manager):
+    """Blocks of the prompt go, too."""
+
+    def note(single, original, request):
+        single.prompts[request.request_id] = 0
+
+    wrap_each(manager, "note_request", note, having="prompts")
+
+
 FAULTS = {
     "freed-by-age": Planted(freed_by_age),
     "outside-to-the-back": Planted(outside_to_the_back, ("full",)),
@@ -345,6 +375,9 @@ FAULTS = {
     "checkpoints-without-names": Planted(checkpoints_without_names, STATES),
     "transient-checkpoints-named": Planted(transient_checkpoints_named, STATES),
     "checkpoints-without-blocks": Planted(checkpoints_without_blocks, STATES),
+    "rings-named": Planted(rings_named, ("full+ring",)),
+    "gaps-never-open": Planted(gaps_never_open, ("rswa",)),
+    "gaps-from-the-start": Planted(gaps_from_the_start, ("rswa",)),
     "table-read-as-a-whole": Planted(table_read_as_a_whole, ("full",)),
 }
 
@@ -361,6 +394,26 @@ def test_a_wrong_decision_is_found(name):
     planted = FAULTS[name]
     done = run(open_changed_impl(f"fault:{name}@{TODAY_CORE}", planted.plant, TODAY_CORE), planted.attention)
     assert done.finding is not None, f"not found in {done.operations} operations"
+
+
+@pytest.mark.parametrize(
+    ("options", "attention"),
+    [(lambda shape: {}, ("rswa",)), (lambda shape: {"reference_window": 0}, ("full",))],
+    ids=["names-without-the-prompt", "names-with-every-prompt"],
+)
+def test_a_wrong_name_is_found(options, attention):
+    binding = replace(bind_impl(TODAY_CORE), hasher_options_of=options)
+    done = run(VllmStyleTarget(f"fault:names@{TODAY_CORE}", binding), attention)
+    assert done.finding is not None, f"not found in {done.operations} operations"
+
+
+def test_it_says_what_it_has_of_the_rule_of_today():
+    """All that is drawn for vLLM 0.33.0; batches and tokens in flight are asked of the older form."""
+    target = open_target(TODAY_CORE)
+    assert offering(target) == OF_TODAY | KINDS_OF_FEW | {"Arrive.missing"}
+    assert lacking(target) == {"Release.prepend"}
+    assert {"AllocateBatch", "Allocate.in_flight"} <= offering(open_target("impl")) - offering(target)
+    assert suited_to(TODAY_CORE, target) == ORACLES
 
 
 def test_our_core_of_today_agrees_with_the_rule_of_today():
