@@ -169,6 +169,13 @@ class TodayManager(KVCacheManager):
         """As before. The watermark stays free for a request that does not run yet, if others are scheduled in this step
         (`has_scheduled_reqs`). In the groups `skip_zeroing_group_ids` a load writes all of the blocks that are taken
         for external tokens, so that they are not listed."""
+        if not (new_computed_blocks or num_external_computed_tokens or full_sequence_must_fit or reserved_blocks):
+            # The one comparison of most decode steps, before the call of what knows all others.
+            horizon = self._horizons.get(request.request_id, 0)
+            end, first = request.num_computed_tokens + num_new_tokens, self._firsts.get(request.request_id, 0)
+            plain = num_new_tokens > 0 <= num_lookahead_tokens and not (num_new_computed_tokens or num_encoder_tokens)
+            if plain and first <= end <= horizon - num_lookahead_tokens:
+                return self.empty_kv_cache_blocks
         if self.watermark_blocks and has_scheduled_reqs and reserved_blocks >= 0 and not _runs(request):
             reserved_blocks += self.watermark_blocks
         for manager in self.coordinator.told_of_requests:
