@@ -30,6 +30,7 @@ cdef class Request:
     cdef public Py_ssize_t num_preemptions
     cdef public object _block_hasher
     cdef public Py_ssize_t _block_size
+    cdef public Py_ssize_t _tokens_ahead
     cdef public Py_ssize_t _next_full
 
     @cython.locals(tokens=list)

@@ -71,6 +71,7 @@ class Request:
         self.num_preemptions = 0
         self._block_hasher = block_hasher
         self._block_size: int = getattr(block_hasher, "block_size", 0)
+        self._tokens_ahead: int = getattr(block_hasher, "tokens_ahead", 0)
         self._next_full = sys.maxsize
         """From this number of tokens on, a block is full that has no hash; 0 if the hasher does not say its block size.
         Most tokens fill none, and to compare costs less than to ask the hasher.
@@ -121,7 +122,7 @@ class Request:
         hasher = self._block_hasher
         if hasher is not None:
             self.block_hashes.extend(hasher(self))
-            self._next_full = (len(self.block_hashes) + 1) * self._block_size
+            self._next_full = (len(self.block_hashes) + 1) * self._block_size + self._tokens_ahead
 
 
 def _tokens_beside_rows(

@@ -16,7 +16,11 @@ from pkgutil import walk_packages
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from ...model.attention import rules_for
+from ...model.features.today import TODAY
+from ...model.kinds.rswa import has_gap
 from ...model.ops import Shape
+from ...model.tables import Policy
 from ..findings.offered import OF_TODAY
 from ..targets.base import Calculator, Target
 from ..targets.declarations import KINDS_OF_FEW, OFFERS, STARVED
@@ -25,7 +29,7 @@ from .impl_limits import LowLimits
 from .vllm.binding import Binding, names_of
 from .vllm.core_calculator import CoreCalculator
 from .vllm.question_json import spec_from_json
-from .vllm.releases import REFERENCE, release_of
+from .vllm.releases import REFERENCE, Release, release_of
 from .vllm.style import VllmStyleTarget
 
 __all__ = [
@@ -55,8 +59,19 @@ def _compiled() -> str:
     return package
 
 
-CORES: Mapping[str, Callable[[], str]] = {"impl": lambda: _PACKAGE, "impl-compiled": _compiled}
-"""The forms of our core by the names of their targets, and the package of each."""
+TODAY_CORE = "impl-today"
+CORES: Mapping[str, Callable[[], str]] = {
+    "impl": lambda: _PACKAGE,
+    "impl-compiled": _compiled,
+    TODAY_CORE: lambda: _PACKAGE,
+}
+"""The forms of our core by the names of their targets, and the package of each. The last one is held to the rule of
+today, and called as vLLM 0.33."""
+
+
+def rule_for(target_name: str) -> Policy | None:
+    """The rule of a target that is a core of ours, planted fault or not; None for the usual one."""
+    return TODAY if target_name.rpartition("@")[2] == TODAY_CORE else None
 
 
 def open_impl(core: str = "impl") -> Target:
@@ -121,7 +136,8 @@ def _embeddings(numbers: Sequence[int]) -> Any:
 def bind_impl(core: str = "impl") -> Binding:
     """The binding of our core in one of its `CORES`. ImportError if it is not installed."""
     package = CORES[core]()
-    names = names_of(package, f"{package}.kv_cache_utils")
+    today = [f"{package}.today"] if core == TODAY_CORE else []
+    names = names_of(*today, package, f"{package}.kv_cache_utils")
     logging.getLogger(package).setLevel(logging.ERROR)
     names("init_none_hash")(names("sha256"))
     return Binding(
@@ -140,14 +156,32 @@ def bind_impl(core: str = "impl") -> Binding:
         embeddings=_embeddings,
         sampling=None,
         hasher_options={},
+        hasher_options_of=_reference_window if core == TODAY_CORE else lambda shape: {},
         around=partial(LowLimits, package=package),
-        release=replace(
-            release_of(REFERENCE),
-            retention="keyword",
-            loses=frozenset(),
-            offers=frozenset(OFFERS) - {STARVED} - OF_TODAY - KINDS_OF_FEW,
-        ),
+        release=_called_as(core),
     )
+
+
+def _reference_window(shape: Shape) -> Mapping[str, int]:
+    """The least window behind which generated tokens have names of their own."""
+    windows = [rule.w for rule in rules_for(shape) if has_gap(rule)]
+    return {"reference_window": min(windows)} if windows else {}
+
+
+def _called_as(core: str) -> Release:
+    """How a core of ours is called."""
+    if core == TODAY_CORE:
+        return replace(
+            release_of("0.33.0"),
+            loses=frozenset(),
+            offers=OF_TODAY | KINDS_OF_FEW | {"Arrive.missing"},
+            kinds_missing=frozenset(),
+            common_prefix=True,
+            caches_unaligned_states=True,
+            prefill_parallel=True,
+        )
+    offers = frozenset(OFFERS) - {STARVED} - OF_TODAY - KINDS_OF_FEW
+    return replace(release_of(REFERENCE), retention="keyword", loses=frozenset(), offers=offers)
 
 
 def mutable_impl() -> Mutable:

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from ...model.core import Model
 from ...model.ops import Shape
 from ..adapters import family_of
+from ..adapters.impl import rule_for
 from ..targets.deviations import DeviatingModel, Deviation
 from ..targets.family import Known, unpatched
 
@@ -31,7 +32,10 @@ def declared_for(target_name: str) -> tuple[Deviation, ...]:
 
 
 def model_for(target_name: str, shape: Shape, without: Collection[str] = ()) -> Model:
-    """The model to compare a target with: it has the target's known deviations, except those with ids in `without`."""
+    """The model to compare a target with: it goes by the target's rule, and has its known deviations, except those with
+    ids in `without`."""
     known = known_of(target_name)
     declared = [deviation for deviation in known.deviations if deviation.id not in without] if known else []
-    return DeviatingModel(shape, declared, known.policy_of, known.reaction_to) if known else Model(shape)
+    if known is None:
+        return Model(shape, rule_for(target_name))
+    return DeviatingModel(shape, declared, known.policy_of, known.reaction_to)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...model.ops import Group, Shape
 from ..adapters import family_of
+from ..adapters.impl import rule_for
 from ..faults import Part, fault_named
 from ..findings.oracle_names import ADDITIONS, EVERY, LOCKSTEP, MODEL_FREE, ORACLES
 from ..findings.words import did_you_mean
@@ -61,6 +62,8 @@ def suited_and_why(spec: str, target: Target | None = None) -> tuple[tuple[str, 
         if version in family.exact:
             return ORACLES, "the model describes this release exactly"
         return MODEL_FREE, "the model describes another release"
+    if rule_for(spec) is not None:
+        return ORACLES, "the model has the rule of this core of ours"
     said = {} if target is None else {"hides": hidden_fields, "lacks": lacking, "does by design": designs_of}
     parts = [f"{what} {_named(names)}" for what, read in said.items() if target is not None and (names := read(target))]
     if parts:

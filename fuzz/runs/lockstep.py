@@ -239,8 +239,10 @@ class LockstepRun(Run):
         return hidden_from_model(self.target) - {SEVERAL_NAMES}
 
     def _may_glance(self) -> bool:
-        """True if both sides can look at less than everything, and no oracle needs everything."""
+        """True if both sides can look at less than everything, and no oracle needs everything. What an operation can
+        change is known of the older rule."""
         exact = self._deviating is None and not self.hidden and CONTRACT not in self.oracles
+        exact = exact and self.model.policy.finish is None
         return exact and self.judging.full_look_every > 1 and hasattr(self.target, "glance")
 
     def _sees_tables(self) -> bool:

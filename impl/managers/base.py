@@ -233,20 +233,9 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         full = num_tokens // self.block_size
         if full <= registered:
             return
-        mask: Sequence[bool] | None = (
-            None
-            if self.registers_every_block and retention_interval is None
-            else self.reachable_block_mask(
-                registered,
-                full,
-                self.alignment,
-                self.kv_cache_spec,
-                self.use_eagle,
-                retention_interval,
-                request.num_prompt_tokens,
-                *((self.tokens_behind, self.block_size) if self.mask_knows_tables else ()),
-            )
-        )
+        mask: Sequence[bool] | None = None
+        if not self.registers_every_block or retention_interval is not None:
+            mask = self.wanted(request, registered, full, retention_interval)
         if self.keeps_states:
             mask = self.mask_of_written(request.request_id, registered, full, mask)
         self.block_pool.cache_full_blocks(
@@ -261,6 +250,21 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         self.num_cached_block[request.request_id] = full
         if self.notes_registered:
             self.note_registered(self.req_to_blocks[request.request_id][registered:full])
+
+    def wanted(
+        self, request: CacheableRequest, first: int, end: int, retention_interval: int | None
+    ) -> Sequence[bool] | None:
+        """For each entry `first .. end - 1` of a table whether a later hit can want its block; None for all."""
+        return self.reachable_block_mask(
+            first,
+            end,
+            self.alignment,
+            self.kv_cache_spec,
+            self.use_eagle,
+            retention_interval,
+            request.num_prompt_tokens,
+            *((self.tokens_behind, self.block_size) if self.mask_knows_tables else ()),
+        )
 
     def note_step(self, request_id: str, start: int, num_known_tokens: int, end: int) -> None:  # most have no states
         """A step computes tokens `start .. end - 1` of a request, of which so many tokens are known."""

@@ -1,7 +1,7 @@
 """All groups of a model together: fan-out of calls, and the longest hit that every group can serve (core.md §9)."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import lcm
 from sys import maxsize
 from typing import Any, NamedTuple
@@ -53,16 +53,15 @@ class KVCacheCoordinator(ABC):
         self.enable_caching = enable_caching
         self.scheduler_block_size = scheduler_block_size
         self.retention_interval = retention_interval
-        self.block_pool = BlockPool(
+        self.block_pool = self._new_pool(
             kv_cache_config.num_blocks, enable_caching, hash_block_size, enable_kv_cache_events, metrics_collector
         )
         groups = kv_cache_config.kv_cache_groups
-        flagged = {i for i, group in enumerate(groups) if group.is_eagle_group}
-        self.eagle_group_ids = flagged or (set(range(len(groups))) if use_eagle else set())
-        """Groups that drafts read; a model that flags none means all."""
+        self.eagle_group_ids = self._read_behind(use_eagle)
+        """Groups in which drafts need the block behind a hit; a model that flags none means all."""
         self.single_type_managers: tuple[SingleTypeKVCacheManager, ...] = tuple(
             told_what_it_takes(
-                get_manager_for_kv_cache_spec(
+                self._new_manager(
                     group.kv_cache_spec,
                     max_num_batched_tokens,
                     max_model_len,
@@ -86,15 +85,34 @@ class KVCacheCoordinator(ABC):
                 f"scheduler_block_size {scheduler_block_size} is no multiple of the hash block size {hash_block_size} "
                 f"and of the groups' block sizes {block_sizes}"
             )
-        _validate_retention_interval(retention_interval, scheduler_block_size, kv_cache_config)
+        self._check_retention()
         self._counts_by_tokens = all(
             manager.is_ours and manager.counts_by_tokens for manager in self.single_type_managers
         )
         self.steps = self.running_steps(None)
 
+    _new_pool: Callable[..., BlockPool] = BlockPool
+    _new_manager: Callable[..., SingleTypeKVCacheManager] = staticmethod(get_manager_for_kv_cache_spec)
+
+    def _hashed_sizes(self) -> list[int]:
+        """Sizes of blocks that have to be whole hash blocks, in tokens."""
+        return [manager.block_size for manager in self.single_type_managers]
+
+    def _read_behind(self, use_eagle: bool) -> set[int]:
+        groups = self.kv_cache_config.kv_cache_groups
+        flagged = {i for i, group in enumerate(groups) if group.is_eagle_group}
+        return flagged or (set(range(len(groups))) if use_eagle else set())
+
+    def _check_retention(self) -> None:
+        _validate_retention_interval(self.retention_interval, self.scheduler_block_size, self.kv_cache_config)
+
+    def _registers_quietly(self) -> bool:
+        """Whether running requests register every block that is full, and nobody is told."""
+        return self.retention_interval is None and not self.block_pool.enable_kv_cache_events
+
     def running_steps(self, registers_at: int | None) -> RunningSteps:
         """Steps that register blocks at multiples of so many tokens; None for those of each group."""
-        quietly = self.retention_interval is None and not self.block_pool.enable_kv_cache_events
+        quietly = self._registers_quietly()
         managers, pool = self.single_type_managers, self.block_pool
         steps = RunningSteps(managers, pool, self.max_model_len, (registers_at, quietly), self._register)
         if steps.is_simple:
@@ -319,13 +337,16 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
     AssertionError with context parallelism, or unless every block size is a multiple of the hash block size.
     """
 
+    _differ = True
+    """Whether groups of one spec alone are refused."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.hash_block_size = hash_block_size = self.block_pool.hash_block_size
         ranks = {manager.dcp_world_size * manager.pcp_world_size for manager in self.single_type_managers}
         if not ranks <= {1}:
             raise AssertionError(f"several groups do not go with context parallelism over {ranks} ranks: use 1")
-        block_sizes = [manager.block_size for manager in self.single_type_managers]
+        block_sizes = self._hashed_sizes()
         if any(size % hash_block_size for size in block_sizes):
             raise AssertionError(
                 f"block sizes {block_sizes} are not all multiples of hash_block_size {hash_block_size}"
@@ -343,7 +364,7 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
                 ids_by_spec.append((group.kv_cache_spec, [i]))
             else:
                 ids.append(i)
-        if len(ids_by_spec) <= 1:
+        if len(ids_by_spec) <= 1 and self._differ:
             raise AssertionError(
                 f"{len(ids_by_spec)} distinct specs: a hybrid model has at least two; put equal layers into one group"
             )

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from sys import maxsize
+from typing import Any
 
 from ..hashing.extra_keys import CacheableRequest
 from ..pool.block import KVCacheBlock, ids_of
@@ -12,7 +13,7 @@ from ..pool.events import BlockStored, KVCacheEvent
 from ..pool.metrics import KVCacheMetricsCollector
 from ..request import Request
 from ..specs.interface import KVCacheConfig, get_kv_cache_spec_kind, get_kv_cache_spec_sliding_window
-from .coordinator import get_kv_cache_coordinator
+from .coordinator import KVCacheCoordinator, get_kv_cache_coordinator
 from .stats import PrefixCacheStats
 from .steps import Rows, settled_tokens, steps_behind_horizons
 
@@ -86,7 +87,7 @@ class KVCacheManager:
         self.log_stats = log_stats
         self.metrics_collector = metrics_collector
         self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
-        self.coordinator = get_kv_cache_coordinator(
+        self.coordinator = self._new_coordinator(
             kv_cache_config,
             max_model_len,
             max_model_len if max_num_batched_tokens is None else max_num_batched_tokens,
@@ -112,6 +113,9 @@ class KVCacheManager:
         ]
         self.empty_kv_cache_blocks = KVCacheBlocks(tuple(() for _ in specs))
         """One object for every empty answer: most decode steps have one, and it costs nothing to hand it out."""
+
+    def _new_coordinator(self, *given: Any) -> KVCacheCoordinator:
+        return get_kv_cache_coordinator(*given)
 
     @property
     def usage(self) -> float:

@@ -15,6 +15,8 @@ from ..pool.block_pool import BlockPool
 from ..pool.hash_map import BlockHashToBlockMap
 from .hit_search import HitBlocks, HitSearch, HitTerms
 
+_OURS = f"{(__package__ or '').rpartition('.')[0]}."
+"""What the names of our own modules begin with."""
 _LATER = (("get_num_blocks_to_allocate", "num_settled_tokens", 6), ("allocate_new_blocks", "total_computed_tokens", 3))
 """Methods that every step calls, the first of the arguments that came later, and how many come before it."""
 
@@ -43,7 +45,7 @@ class Overridable:
         def replaces(method: str) -> bool:
             return getattr_static(cls, method) is not getattr_static(base, method)
 
-        cls.is_ours = cls.__module__.rpartition(".")[0] == __package__
+        cls.is_ours = cls.__module__.startswith(_OURS)
         cls.finds_hits = replaces("find_longest_cache_hit")
         cls.begins_tables = replaces("allocate_new_computed_blocks")
         cls.may_skip = replaces("get_num_skipped_tokens") or replaces("remove_skipped_blocks")

@@ -358,6 +358,9 @@ class BlockPool:
             raise AssertionError(f"blocks with two holders or more: {self._num_shared} != {shared}")
         if self.null_block.content is not None:
             raise AssertionError(f"the null block has no identity: {self.null_block}")
+        self._check_names()
+
+    def _check_names(self) -> None:
         self.cached_block_hash_to_block.check(self.blocks)
 
     def _make(self, count: int) -> list[KVCacheBlock]:

@@ -23,6 +23,7 @@ class BlockStored(KVCacheEvent):
 
     `token_ids` are those of the whole range looked at, `block_hashes` and `extra_keys` belong to the blocks that were
     registered in it, `parent_block_hash` to the block before the range. `block_size` is in tokens.
+    `lookahead_token_ids`: where names look ahead, of each block the tokens behind it that its name covers.
     """
 
     block_hashes: list[bytes | int]
@@ -36,6 +37,7 @@ class BlockStored(KVCacheEvent):
     group_idx: int | None = None
     kv_cache_spec_kind: str | None = None
     kv_cache_spec_sliding_window: int | None = None
+    lookahead_token_ids: list[list[int]] | None = None
 
 
 @dataclass(slots=True)

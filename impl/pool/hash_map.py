@@ -1,8 +1,9 @@
 """Which blocks are registered under which hash, in each group (core.md §4)."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import TypeAlias
 
 from ..hashing.block_hash import BlockHash, BlockHashWithGroupId
@@ -10,6 +11,7 @@ from ..hashing.block_hashing import BlockHashList, get_block_hash, get_group_id
 from .block import KVCacheBlock, Run, loose_run
 from .entries_by_key import EntriesByKey
 
+_NO_MORE: Mapping[int, Sequence[tuple[int, BlockHash]]] = MappingProxyType({})
 _WORTH_A_RUN = 8
 """From so many blocks on that a lookup finds one by one it pays to make a run of them."""
 
@@ -249,8 +251,13 @@ class BlockHashToBlockMap:
     def __len__(self) -> int:
         return sum(map(len, self.groups.values()))
 
-    def check(self, blocks: Sequence[KVCacheBlock]) -> None:
-        """AssertionError unless the entries are exactly the blocks that carry an identity, each under its own."""
+    def check(
+        self, blocks: Sequence[KVCacheBlock], further: Mapping[int, Sequence[tuple[int, BlockHash]]] = _NO_MORE
+    ) -> None:
+        """AssertionError unless the entries are exactly the blocks that carry an identity, each under its own.
+
+        `further`: by block, groups and hashes under which it stands besides.
+        """
         entries: dict[int, tuple[int, BlockHash]] = {}
         for group, registered in self.groups.items():
             for content, found in registered.items():
@@ -259,6 +266,8 @@ class BlockHashToBlockMap:
                 for block_id, block in found.items() if isinstance(found, dict) else [(found.block_id, found)]:
                     if blocks[block_id] is not block:
                         raise AssertionError(f"entry {block_id} under {content!r} is that block: it is {block}")
+                    if (group, content) in further.get(block_id, ()):
+                        continue
                     if block_id in entries:
                         raise AssertionError(f"block {block_id} under one hash: {entries[block_id]}, {content!r}")
                     entries[block_id] = group, content

@@ -309,3 +309,18 @@ def test_a_table_that_is_read_tells_what_is_computed_and_cached():
     assert list(model.offered) == [(), 4], "computed is nothing before the step has run; named are two blocks"
     assert value(model, Advance("a", (6,)), ReadTable("a")) == ((1, 2, 3),)
     assert list(model.offered) == [(1, 2, 3), 4]
+
+
+COARSE = Shape((Group("sliding", 2, window=2), Group("mamba", 2, mamba_mode="align")), 16, 32, 1, 2, 32)
+"""Hits end at whole blocks, though hash blocks are smaller."""
+
+
+@pytest.mark.parametrize(("first", "named"), [(8, True), (7, False)])
+def test_a_state_is_named_where_it_stands_though_the_step_goes_on_behind_it(first, named):
+    """A prompt of 9 tokens ends at 8 for a lookup. A step that begins at 7 leaves no state there."""
+    model = Model(COARSE, TODAY)
+    told(model, Submit("a", tuple(range(9))), Allocate("a", first), Advance("a"))
+    block = model.state.tables[1]["a"][3]
+    told(model, Evict((block,)), Allocate("a", 9 - first))
+    assert model.state.tables[1]["a"][3] == block
+    assert (block in model.state.identity) is named

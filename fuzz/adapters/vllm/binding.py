@@ -49,6 +49,8 @@ class Binding:
     """Keyword arguments of the block hasher that vLLM does not have."""
     release: Release
     """How the core is called."""
+    hasher_options_of: Callable[[Shape], Mapping[str, int]] = lambda shape: {}
+    """The same that depend on the shape."""
     around: Callable[[Shape], Surroundings] = Surroundings
     """What is around calls on a core of a shape."""
 
@@ -142,7 +144,8 @@ class Binding:
     def block_hasher(self, shape: Shape) -> Any:
         """The function that computes the hashes of a request's full blocks."""
         lookahead = self._hash_lookahead(shape)
-        options = {**self.hasher_options, **({"num_hash_lookahead_tokens": lookahead} if lookahead else {})}
+        options = {**self.hasher_options, **self.hasher_options_of(shape)}
+        options |= {"num_hash_lookahead_tokens": lookahead} if lookahead else {}
         return self.names("get_request_block_hasher")(shape.hash_block_size, self.names("sha256"), **options)
 
     def request(self, submit: Submit, block_hasher: object, adapter_number: Callable[[str], int]) -> Any:

@@ -1,0 +1,231 @@
+"""The pool by the rule of today: what is given back stands in the queue by whether it has a name, a block may have
+several names, and who reads on in blocks that he holds no more is told when they are handed out."""
+
+from collections.abc import Callable, Iterable, Sequence
+from sys import maxsize
+from typing import Any
+
+from ..hashing.block_hash import BlockHash
+from ..hashing.block_hashing import BlockHashList, external_hashes
+from ..hashing.extra_keys import CacheableRequest
+from ..pool.block import KVCacheBlock, loose_run, with_and_without_identity
+from ..pool.block_pool import BlockPool
+from ..pool.events import MEDIUM_GPU, BlockRemoved
+from .events import Places, blocks_stored
+from .hashing import LastHashes
+
+Name = tuple[int, BlockHash]
+"""A group and the hash of a content in it."""
+
+
+class TodayPool(BlockPool):
+    """The first name of a block is its `content`; further ones and what a name leaves out are kept beside it, so that
+    blocks with one whole name, which are nearly all, cost what they did."""
+
+    def __init__(self, *given: Any, num_hash_lookahead_tokens: int = 0, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
+        self.further: dict[int, list[Name]] = {}
+        """By block, its names but the first."""
+        self.partial: dict[int, int] = {}
+        """By block whose first name is not that of all its tokens: tokens up to the end of what it says."""
+        self.copying: list[tuple[KVCacheBlock, KVCacheBlock]] = []
+        """Sources and targets of copies that nobody has asked for yet; each is held for it."""
+        self._watchers: dict[int, Callable[[KVCacheBlock], None]] = {}
+        """Who is to be told when a block is handed out that he reads on."""
+
+    # Names.
+
+    def hashes_at(self, request: CacheableRequest, block_size: int) -> BlockHashList:
+        """Hashes of so many tokens each: of each block that of its last hash block."""
+        if block_size == self.hash_block_size:
+            return request.block_hashes
+        return LastHashes(request.block_hashes, self.hash_block_size, block_size)
+
+    def cache_full_blocks(
+        self,
+        request: CacheableRequest,
+        blocks: Sequence[KVCacheBlock],
+        num_cached_blocks: int,
+        num_full_blocks: int,
+        block_size: int,
+        kv_cache_group_id: int,
+        block_mask: Sequence[bool] | None = None,
+    ) -> None:
+        """As before; names of a part of a block are no use any more once the whole has one."""
+        for i in range(num_cached_blocks, num_full_blocks) if self.partial else ():
+            block = blocks[i]
+            inside = self.partial.get(block.block_id, maxsize) < (i + 1) * block_size
+            if inside and (block_mask is None or block_mask[i - num_cached_blocks]):
+                self.unname(block)
+        super().cache_full_blocks(
+            request, blocks, num_cached_blocks, num_full_blocks, block_size, kv_cache_group_id, block_mask
+        )
+
+    def is_named(self, block: KVCacheBlock, name: Name) -> bool:
+        """Whether the block has this name."""
+        if block.content is None or block.run is None:
+            return False
+        return (block.run.group, block.content) == name or name in self.further.get(block.block_id, ())
+
+    def covers(self, block: KVCacheBlock, whole: int) -> int:
+        """Tokens up to the end of what the first name of a block says, `whole` for all of it; 0 if it has none."""
+        return 0 if block.content is None else self.partial.get(block.block_id, whole)
+
+    def add_name(self, block: KVCacheBlock, name: Name, covers: int | None) -> None:
+        """Give the block one more name, of so many tokens; None for all that it has room for."""
+        group, content = name
+        if block.content is None:
+            block.content, block.run = content, loose_run(group)
+            if covers is not None:
+                self.partial[block.block_id] = covers
+        else:
+            self.further.setdefault(block.block_id, []).append(name)
+        self.cached_block_hash_to_block.add(group, content, block)
+
+    def unname(self, block: KVCacheBlock) -> None:
+        """Take all names from the block, and tell of it."""
+        self._tell_gone(self._unnamed(block))
+
+    def move_names(self, source: KVCacheBlock, target: KVCacheBlock) -> None:
+        """The target gets the names of the source; nobody is told."""
+        covers = self.partial.get(source.block_id)
+        for name in self._unnamed(source):
+            self.add_name(target, name, covers)
+
+    def _unnamed(self, block: KVCacheBlock) -> list[Name]:
+        content, run = block.content, block.run
+        self.partial.pop(block.block_id, None)
+        if content is None or run is None or not self.cached_block_hash_to_block.forget(block):
+            return []
+        names = [(run.group, content)]
+        if self.further:
+            names += self._forget_further(block)
+        return names
+
+    def _forget_further(self, block: KVCacheBlock) -> list[Name]:
+        gone = self.further.pop(block.block_id, [])
+        for group, content in gone:
+            self.cached_block_hash_to_block.remove(group, content, block.block_id)
+        return gone
+
+    def _tell_gone(self, names: Sequence[Name]) -> None:
+        if self.enable_kv_cache_events and names:
+            shown = external_hashes([content for _, content in names])
+            groups = [group for group, _ in names]
+            self.kv_event_queue += [
+                BlockRemoved([content], MEDIUM_GPU, group) for content, group in zip(shown, groups, strict=True)
+            ]
+
+    def _forget_loudly(self, blocks: Sequence[KVCacheBlock]) -> None:
+        names: list[Name] = []
+        for block in blocks:
+            if self.metrics_collector is not None:
+                self.metrics_collector.on_block_evicted(block)
+            names += self._unnamed(block)
+        self._tell_gone(names)
+
+    # Holders.
+
+    def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
+        """As before; who reads one of them is told."""
+        blocks = super().get_new_blocks(num_blocks)
+        if self.further or self.partial or self._watchers:
+            for block in blocks:
+                self.partial.pop(block.block_id, None)
+                self._forget_further(block)
+            self._tell_watchers(blocks)
+        return blocks
+
+    def get_new_block(self) -> KVCacheBlock:
+        """The same for one, where one is free."""
+        block = super().get_new_block()
+        if self._watchers:
+            self._tell_watchers([block])
+        return block
+
+    def hold(self, block: KVCacheBlock) -> None:
+        """One more reference to a block that is held: of a copy, which counts as no access."""
+        if not isinstance(block.state, int) or block.state <= 0:
+            raise AssertionError(f"block {block.block_id} is held by nobody: a copy needs what a table holds")
+        self._num_shared += block.state == 1
+        block.state += 1
+
+    def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock], prepend: bool = False) -> None:
+        """As before, but named blocks go to the back and the others to the front, whatever `prepend` says."""
+        blocks = [block for block in ordered_blocks if block is not self.null_block]
+        named, others = with_and_without_identity(blocks)
+        self._trusting = False
+        if not named or not others or not self._are_held(blocks):
+            self._give_back(blocks, not named)
+        else:
+            self._give_back(named, False)
+            self._give_back(others, True)
+
+    def _are_held(self, blocks: Sequence[KVCacheBlock]) -> bool:
+        """Whether each has at least as many references as it stands here."""
+        counts: dict[int, int] = {}
+        for block in blocks:
+            counts[block.block_id] = counts.get(block.block_id, 0) + 1
+            known = 0 <= block.block_id < len(self._made) and self._made[block.block_id] is block
+            if not known or counts[block.block_id] > block.ref_cnt:
+                return False
+        return True
+
+    def unpin_blocks(self, blocks: Iterable[KVCacheBlock], on_reuse: Callable[[KVCacheBlock], None]) -> None:
+        """Give back one reference each to blocks that are read on: they are reused last, whatever they are named, and
+        `on_reuse` is called when one is handed out, or all names are forgotten. Errors as of `free_blocks`."""
+        read = [block for block in blocks if block is not self.null_block]
+        self._trusting = False
+        self._give_back(read, False)
+        self._watchers.update((block.block_id, on_reuse) for block in read)
+
+    def _tell_watchers(self, blocks: Sequence[KVCacheBlock]) -> None:
+        for block in blocks:
+            watcher = self._watchers.pop(block.block_id, None)
+            if watcher is not None:
+                watcher(block)
+
+    def reset_prefix_cache(self) -> bool:
+        """As before; whoever reads on is told."""
+        if not super().reset_prefix_cache():
+            return False
+        self.further.clear()
+        self.partial.clear()
+        self._tell_watchers([self._made[block_id] for block_id in self._watchers])
+        return True
+
+    # Events.
+
+    def tell_stored(
+        self,
+        request: CacheableRequest,
+        group_id: int,
+        places: Places,
+        hashes: Sequence[BlockHash],
+        parent: BlockHash | None,
+    ) -> None:
+        """Tell that these blocks of a request are there, if anybody listens."""
+        if self.enable_kv_cache_events:
+            self.kv_event_queue.append(blocks_stored(request, hashes, parent, places, group_id))
+
+    def _announce(
+        self, request: CacheableRequest, hashes: BlockHashList, chosen: Sequence[int], part: tuple[int, int, int, int]
+    ) -> None:
+        first, end, size, group_id = part
+        ahead = self.num_hash_lookahead_tokens
+        places = Places([(i * size, (i + 1) * size) for i in chosen], (first * size, end * size), size, ahead)
+        parent = hashes[first - 1] if first else None
+        self.tell_stored(request, group_id, places, [hashes[i] for i in chosen], parent)
+
+    def _check_names(self) -> None:
+        """As before, but that a block may be found under several names."""
+        self.cached_block_hash_to_block.check(self.blocks, self.further)
+        for block_id, names in self.further.items():
+            for group, content in names:
+                found = self.cached_block_hash_to_block.groups[group].get(content)
+                if (found.get(block_id) if isinstance(found, dict) else found) is not self._made[block_id]:
+                    raise AssertionError(f"further names are found: block {block_id} in group {group}")
+        carried = {block.block_id for block in self._made if block.content is not None}
+        if strange := {*self.further, *self.partial} - carried:
+            raise AssertionError(f"only named blocks have further names: {sorted(strange)}")

@@ -1,0 +1,127 @@
+"""States that a step leaves inside it: a long step of a prompt passes places at which a hit may end, and some workers
+write the state at the last of them into the entry before that of the step's own last state."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..hashing.extra_keys import CacheableRequest
+from ..specs.base import MambaSpec, cdiv
+from .states import MambaToday
+
+
+@dataclass(frozen=True)
+class TodayMambaSpec(MambaSpec):
+    """As before, and whether workers leave a checkpoint inside a step."""
+
+    num_prefill_checkpoint_blocks: int = 0
+    """1 if they do."""
+    prefill_checkpoint_alignment: int | None = None
+    """Checkpoints lie on a grid of so many tokens from the start of their step."""
+
+
+class CheckpointManager(MambaToday):
+    """States in mode align whose workers leave checkpoints."""
+
+    def __post_init__(self, *given: object, **named: object) -> None:
+        super().__post_init__(*given, **named)
+        self.grid = getattr(self.kv_cache_spec, "prefill_checkpoint_alignment", None) or 1
+        self.checkpoint_unit = self.scheduler_block_size
+        """Checkpoints stand at multiples of so many tokens; the coordinator of several groups says which."""
+        self.retention_interval: int | None = None
+        self.only_ends = False
+        """Whether only that of the step which ends a prompt gets a block."""
+        self.prompt_ends = 0
+        """Of the request whose step is allocated now: where such a step ends at least."""
+
+    def left(self, start: int, end: int) -> tuple[int, int] | None:
+        """The entry of the checkpoint of a step `start .. end - 1`, and how many tokens its state is of; None if there
+        is none. It lies a hash block behind the start at least, and between the entries of the step's first and last
+        states."""
+        if not self.enable_caching or start % self.unit:
+            return None
+        at, entry = (end - 1) // self.checkpoint_unit * self.checkpoint_unit, cdiv(end, self.block_size) - 2
+        behind = entry > (start - 1) // self.block_size and at >= start + self.unit
+        return (entry, at) if behind and (at - start) % self.grid == 0 else None
+
+    def wanted_of(self, start: int, end: int, prompt_ends: int) -> tuple[int, int] | None:
+        """The same of one that gets a block."""
+        return None if self.only_ends and end < prompt_ends else self.left(start, end)
+
+    def note_request(self, request: CacheableRequest) -> None:
+        """The next calls are about a step of this request."""
+        self.prompt_ends = max(request.num_prompt_tokens, request.num_tokens - 1)
+
+    def _most_held(self, num_tokens: int) -> int:
+        """One more."""
+        drafts, size = self.num_speculative_blocks, self.block_size
+        reach = cdiv(max(1 + drafts, 2 * drafts - 1), size) + 1
+        return drafts + min(max(1, cdiv(num_tokens, size)), 1 + reach)
+
+    def _to_arrange(
+        self, request_id: str, table: Sequence[object], num_computed_tokens: int, num_tokens: int
+    ) -> tuple[list[int], list[int]]:
+        """As before; the entry of a checkpoint gets a block, too, or keeps its own."""
+        wanted = self.wanted_of(num_computed_tokens, num_tokens, self.prompt_ends)
+        if wanted is None:
+            return super()._to_arrange(request_id, table, num_computed_tokens, num_tokens)  # type: ignore[arg-type]
+        null, (entry, _), had = self._null_block, wanted, len(table)
+        running = entry + 1
+        end = running + 1 + self.num_speculative_blocks
+        empty = [i for i in range(entry, end) if i >= had or table[i] is null]
+        stays, first = cdiv(num_computed_tokens, self.block_size) - 1, self.num_leading_nulls.get(request_id, 0)
+        held = [i for i in range(first, had) if table[i] is not null] if empty else []
+        return empty, [i for i in held if i != stays and not entry <= i < end]
+
+    def _written(self, request_id: str) -> tuple[int, int] | None:
+        """The checkpoint of the last step of a request, which had no drafts."""
+        if (step := self.steps.get(request_id)) is None:
+            return None
+        _, start, known, end = step
+        return self.left(start, end) if known == end > start else None
+
+    def stands(self, request_id: str, i: int) -> bool:
+        """As before; a checkpoint stands where it was left."""
+        written = self._written(request_id)
+        if written is not None and written[0] == i:
+            return written[1] == (i + 1) * self.block_size
+        return super().stands(request_id, i)
+
+    def mask_of_written(
+        self, request_id: str, first: int, end: int, mask: Sequence[bool] | None
+    ) -> Sequence[bool] | None:
+        """As before, and the entry of the checkpoint."""
+        stand, written = super().mask_of_written(request_id, first, end, mask), self._written(request_id)
+        if stand is None or written is None or not first <= written[0] < end:
+            return stand
+        i = written[0] - first
+        return [*stand[:i], self.stands(request_id, written[0]) and (mask is None or mask[i]), *stand[i + 1 :]]
+
+    def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
+        """The state of a checkpoint is named where a hit can resume: at the end of a prompt, at a junction, and at the
+        end of a block that is kept. Else its block keeps no name. A step without one names as before."""
+        request_id, pool = request.request_id, self.block_pool
+        written = self._written(request_id)
+        if written is not None:
+            _, start, _, stop = self.steps[request_id]
+            written = self.wanted_of(start, stop, max(request.num_prompt_tokens, request.num_tokens - 1))
+        if written is None:
+            super().name_end(request, num_tokens, end, at_junction)
+            return
+        entry, at = written
+        block, interval = self.req_to_blocks[request_id][entry], self.retention_interval
+        kept = at % self.block_size == 0 and (interval is None or (interval > 0 and at % interval == 0))
+        last = (request.num_prompt_tokens - 1) // self.checkpoint_unit * self.checkpoint_unit
+        if block is self._null_block:
+            return
+        if not kept and at not in (last, getattr(request, "shared_prefix_boundary", 0)):
+            pool.evict_blocks([block.block_id])
+        elif pool.covers(block, (entry + 1) * self.block_size) != at:
+            pool.unname(block)
+            self.give_name(request, at, entry, block)
+            self.cached_blocks_this_step.add(request.block_hashes[at // self.unit - 1])
+
+
+def with_checkpoints(kind: type[MambaToday], spec: object) -> type[MambaToday]:
+    """The manager of states of this spec."""
+    leaves = getattr(spec, "num_prefill_checkpoint_blocks", 0) and getattr(spec, "mamba_cache_mode", "") == "align"
+    return CheckpointManager if leaves and kind is MambaToday else kind

@@ -1,0 +1,364 @@
+"""All groups of a model together by the rule of today."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..hashing.block_hash import BlockHash
+from ..hashing.block_hashing import BlockHashList
+from ..hashing.extra_keys import CacheableRequest
+from ..managers.base import SingleTypeKVCacheManager
+from ..managers.coordinator import (
+    HybridKVCacheCoordinator,
+    KVCacheCoordinator,
+    KVCacheCoordinatorNoPrefixCache,
+    SpecGroup,
+    UnitaryKVCacheCoordinator,
+)
+from ..managers.hit_search import HitBlocks, HitSearch, longest_common_hit
+from ..managers.spec_registry import KVCacheSpecRegistry
+from ..managers.steps import RunningSteps
+from ..pool.block import KVCacheBlock
+from ..specs.attention import RecentPastSpec
+from ..specs.entries import how_to_register
+from ..specs.interface import FullAttentionSpec, KVCacheSpec, SlidingWindowSpec
+from .block_pool import TodayPool
+from .checkpoints import CheckpointManager, with_checkpoints
+from .hashing import LastHashes
+from .managers import OF_TODAY, ByNames
+from .reference_window import ReferenceWindowManager, RSWASpec
+from .rings import CircularBufferSpec, RingManager
+from .search import FinePrefixSearch, FineStateSearch
+from .states import MambaToday
+
+
+class Found(NamedTuple):
+    """What a lookup finds."""
+
+    blocks: HitBlocks
+    tokens: int
+    boundary: int = 0
+    """Tokens up to which others share the prefix, where the hit ends before; else 0."""
+    lags: bool = False
+    """Whether states end before it: then tokens from outside must follow, which bring the one that is needed."""
+
+
+class StepsBehindPrompts(RunningSteps):
+    """Steps of running requests where ends of prompts get names inside blocks: within its prompt a request goes the
+    long way, and behind it nothing is named but whole blocks."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.behind: set[str] = set()
+        """Requests that have named all of their prompt."""
+
+    def note(self, request_id: str, num_settled_tokens: int) -> None:
+        """As before, for those."""
+        if request_id in self.behind:
+            super().note(request_id, num_settled_tokens)
+
+    def forget(self, request_id: str) -> None:
+        """As before."""
+        self.behind.discard(request_id)
+        super().forget(request_id)
+
+    def forget_horizons(self) -> None:
+        """Names have been lost, which the next step of a request may give again."""
+        for request_id in list(self.horizons):
+            super().forget(request_id)
+
+
+class TodayCoordinator(KVCacheCoordinator):
+    """What the coordinators have in common."""
+
+    enable_partial_hash_hits = False
+    """Whether hits end inside blocks."""
+    num_hash_lookahead_tokens = 0
+    names_junctions = False
+    _registers_at: int | None = None
+    """At multiples of how many tokens groups register their blocks; None for each group's own."""
+    block_pool: TodayPool
+    single_type_managers: tuple[ByNames, ...]
+
+    def __init__(self, *given: Any, num_hash_lookahead_tokens: int, names_junctions: bool, **named: Any) -> None:
+        self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
+        super().__init__(*given, **named)
+        states = any(isinstance(manager, MambaToday) for manager in self.single_type_managers)
+        for manager in self.single_type_managers:
+            # States are read before they are written, so what else lies in their pages has to be cleared.
+            manager.collects_new_block_ids = states and not isinstance(manager, MambaToday)
+        managers = self.single_type_managers
+        self.leaving_checkpoints = [manager for manager in managers if isinstance(manager, CheckpointManager)]
+        gaps = [manager for manager in managers if isinstance(manager, ReferenceWindowManager)]
+        self.told_of_requests: list[CheckpointManager | ReferenceWindowManager] = [*self.leaving_checkpoints, *gaps]
+        """Those that have to know of which request a step is."""
+        for manager in self.leaving_checkpoints:
+            manager.retention_interval = self.retention_interval
+            manager.only_ends = self.retention_interval == 0
+            if len(self.single_type_managers) > 1:
+                manager.checkpoint_unit = self.hit_alignment
+        rings = [manager for manager in self.single_type_managers if isinstance(manager, RingManager)]
+        for ring in rings:
+            ring.collects_new_block_ids = False
+            ring.make_endless()
+        if rings:
+            self.steps = self.running_steps(self._registers_at)
+        flagged = any(group.is_eagle_group for group in self.kv_cache_config.kv_cache_groups)
+        self.names_junctions = names_junctions and flagged
+
+    def _new_pool(self, *given: Any) -> TodayPool:
+        return TodayPool(*given, num_hash_lookahead_tokens=self.num_hash_lookahead_tokens)
+
+    def _new_manager(
+        self, spec: KVCacheSpec, max_num_batched_tokens: int, max_model_len: int, **named: Any
+    ) -> SingleTypeKVCacheManager:
+        return manager_of_today(spec, max_num_batched_tokens, max_model_len, **named)
+
+    def _read_behind(self, use_eagle: bool) -> set[int]:
+        """None: names look ahead. NotImplementedError where they do not, though drafts are made."""
+        if super()._read_behind(use_eagle) and self.enable_caching and not self.num_hash_lookahead_tokens:
+            raise NotImplementedError("drafts with names that do not look ahead: give num_hash_lookahead_tokens")
+        return set()
+
+    def _hashed_sizes(self) -> list[int]:
+        """Rings have no names."""
+        managers = [one for one in self.single_type_managers if not isinstance(one, RingManager)]
+        return [manager.block_size for manager in managers]
+
+    def _check_retention(self) -> None:
+        """ValueError for an interval that is no multiple of the scheduler's block, or that thins out nothing; 0 says
+        nothing where there are neither windows nor states."""
+        interval = self.retention_interval
+        thinned = any(
+            isinstance(group.kv_cache_spec, SlidingWindowSpec) for group in self.kv_cache_config.kv_cache_groups
+        ) or any(isinstance(manager, MambaToday) for manager in self.single_type_managers)
+        if interval is None or not (thinned or interval):
+            return
+        if not thinned or interval < 0 or interval % self.scheduler_block_size:
+            raise ValueError(
+                f"retention interval {interval}: it must be a non-negative multiple of the scheduler's block size "
+                f"{self.scheduler_block_size}, for a model with windows or states"
+            )
+
+    @property
+    def names_ends(self) -> bool:
+        """Whether ends of prompts may get names inside blocks."""
+        return self.enable_caching and any(manager.names_ends for manager in self.single_type_managers)
+
+    def _registers_quietly(self) -> bool:
+        alone = not self.num_hash_lookahead_tokens and not self.keeping_states and not self.names_ends
+        return alone and super()._registers_quietly()
+
+    def running_steps(self, registers_at: int | None) -> RunningSteps:
+        """As before; where ends of prompts get names, only behind the prompt."""
+        self._registers_at = registers_at
+        if self.names_ends:
+            given = (registers_at, self._registers_quietly()), self._register
+            steps: RunningSteps = StepsBehindPrompts(
+                self.single_type_managers, self.block_pool, self.max_model_len, *given
+            )
+        else:
+            steps = super().running_steps(registers_at)
+        # Where a gap opens depends on the prompt, which steps do not know.
+        steps.known &= not any(isinstance(manager, ReferenceWindowManager) for manager in self.single_type_managers)
+        return steps
+
+    # Names.
+
+    def reach(self, num_tokens: int) -> int:
+        """Of so many tokens those up to the last place where a hit can end."""
+        return num_tokens // self.hit_alignment * self.hit_alignment
+
+    @property
+    def hit_alignment(self) -> int:
+        """Hits end at multiples of so many tokens."""
+        return self.scheduler_block_size
+
+    def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
+        """Register what hits can use of the first `num_computed_tokens` tokens, and the end of the prompt."""
+        request_id, reach = request.request_id, self.reach(num_computed_tokens)
+        known = min(reach, len(request.block_hashes) * self.block_pool.hash_block_size)
+        every = self.enable_partial_hash_hits or len(self.single_type_managers) == 1
+        counted = num_computed_tokens if every else reach
+        for manager in self.single_type_managers:
+            first = manager.num_cached_block.get(request_id, 0)
+            manager.cache_blocks(request, known, self.retention_interval)
+            end = manager.num_cached_block.get(request_id, 0)
+            if manager.names_ends:
+                manager.name_end(request, counted, num_computed_tokens, self._is_junction(request, counted))
+            if first < end and isinstance(manager, MambaToday):
+                manager.offer(request_id, first, end)
+        if isinstance(self.steps, StepsBehindPrompts):
+            if counted < request.num_prompt_tokens:
+                self.steps.forget(request_id)
+            else:
+                self.steps.behind.add(request_id)
+
+    def _is_junction(self, request: CacheableRequest, num_tokens: int) -> bool:
+        """Whether a step of the prompt ends where its prefix goes on otherwise than that of other requests."""
+        if not self.names_junctions or not self.enable_partial_hash_hits:
+            return False
+        inside = request.num_computed_tokens < num_tokens <= request.num_prompt_tokens
+        return inside and num_tokens == getattr(request, "shared_prefix_boundary", 0)
+
+    def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
+        """The longest hit of at most so many tokens, and where the prefix ends that others share."""
+        return Found(*self.find_longest_cache_hit(block_hashes, most_tokens))
+
+    def find_for_connector(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
+        """The same for a request whose other tokens a connector may bring, with the states that are needed."""
+        return self.find_hit(block_hashes, most_tokens)
+
+    def evicted(self) -> None:
+        """Blocks have lost their names by order."""
+        if isinstance(self.steps, StepsBehindPrompts):
+            self.steps.forget_horizons()
+
+    # Giving back.
+
+    def pop_tables(self, request_id: str) -> list[KVCacheBlock]:
+        """Forget a request; its blocks, group by group and nulls left out, stay held."""
+        self.steps.forget(request_id)
+        blocks = [block for manager in self.single_type_managers for block in manager.pop_table(request_id)]
+        return [block for block in blocks if block is not self.block_pool.null_block]
+
+
+class NoPrefixCacheToday(TodayCoordinator, KVCacheCoordinatorNoPrefixCache):
+    """Caching is off."""
+
+
+class UnitaryToday(TodayCoordinator, UnitaryKVCacheCoordinator):
+    """One group."""
+
+    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
+        """The longest hit of the group; a ring has none."""
+        if isinstance(self.single_type_managers[0], RingManager):
+            return ([],), 0
+        return super().find_longest_cache_hit(block_hashes, max_cache_hit_length)
+
+    @property
+    def hit_alignment(self) -> int:
+        """Its own blocks."""
+        return self.block_size
+
+
+class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
+    """Several groups, which may be of one spec."""
+
+    _differ = False
+
+    def verify_and_split_kv_cache_groups(self) -> None:
+        """As before; and hits end inside blocks where states are kept for more tokens than a hash block, if all other
+        groups can look up so."""
+        unit, managers = self.hash_block_size, self.single_type_managers
+        states = [manager for manager in managers if isinstance(manager, MambaToday)]
+        inside = any(manager.moves_blocks and manager.block_size > unit for manager in states)
+        narrow = [
+            manager.block_size
+            for manager in managers
+            if not isinstance(manager, MambaToday | RingManager)
+            and not isinstance(manager.kv_cache_spec, FullAttentionSpec)
+        ]
+        self.enable_partial_hash_hits = inside and set(narrow) <= {unit}
+        super().verify_and_split_kv_cache_groups()
+        self.attention_groups = [one for one in self.attention_groups if not issubclass(one.manager_cls, RingManager)]
+        if not self.attention_groups:
+            raise AssertionError("several groups of rings alone: nothing of them can be cached, switch caching off")
+        if not self.enable_partial_hash_hits:
+            return
+        for at, alike in enumerate(self.attention_groups):
+            terms = alike.manager_cls.hit_terms(alike.group_ids, self.block_pool, alike.spec, False, unit)
+            self.attention_groups[at] = alike._replace(terms=terms)
+            for i in alike.group_ids:
+                managers[i].expect_hits(unit, False, 1)
+
+    def running_steps(self, registers_at: int | None) -> RunningSteps:
+        """As before; where hits end inside blocks each group registers its blocks when they are full."""
+        return super().running_steps(None if self.enable_partial_hash_hits else registers_at)
+
+    @property
+    def hit_alignment(self) -> int:
+        """Hash blocks where hits end inside blocks, else the scheduler's."""
+        return self.hash_block_size if self.enable_partial_hash_hits else self.scheduler_block_size
+
+    def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
+        """As of every coordinator of today."""
+        TodayCoordinator.cache_blocks(self, request, num_computed_tokens)
+
+    def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
+        """The longest length that all specs can serve, and what the first of them, full attention if there is any,
+        could have served."""
+        searches = self._searches(block_hashes, most_tokens)
+        shared = searches[0].longest(most_tokens)
+        length = longest_common_hit(searches, shared) if shared else 0
+        return Found(self._rows([(search, length) for search in searches]), length, shared if shared > length else 0)
+
+    def find_for_connector(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
+        """The longest length that all specs but states can serve, with the states of up to there."""
+        states = [issubclass(group.manager_cls, MambaToday) for group in self.attention_groups]
+        if not any(states) or not isinstance(self.attention_groups[0].spec, FullAttentionSpec):
+            return self.find_hit(block_hashes, most_tokens)
+        searches = self._searches(block_hashes, most_tokens)
+        shared = searches[0].longest(most_tokens)
+        others = [search for search, state in zip(searches, states, strict=True) if not state]
+        length = longest_common_hit(others, shared) if shared else 0
+        ends = [search.longest(length) if state else length for search, state in zip(searches, states, strict=True)]
+        rows = self._rows(list(zip(searches, ends, strict=True)))
+        return Found(rows, length, shared if shared > length else 0, min(ends) < length)
+
+    def _searches(self, block_hashes: list[BlockHash], most_tokens: int) -> list[HitSearch]:
+        if self.enable_partial_hash_hits:
+            block_hashes = block_hashes[: most_tokens // self.hash_block_size]
+        return [self.search(group, block_hashes) for group in self.attention_groups]
+
+    def _rows(self, found: Sequence[tuple[HitSearch, int]]) -> HitBlocks:
+        """By group of layers, the blocks of what each search has found, in tokens."""
+        hits: list[list[KVCacheBlock]] = [[] for _ in self.single_type_managers]
+        for alike, (search, length) in zip(self.attention_groups, found, strict=True):
+            for i, blocks in zip(alike.group_ids, search.blocks(length) if length else (), strict=bool(length)):
+                hits[i] = blocks
+        return tuple(hits)
+
+    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
+        """The same without where the prefix ends."""
+        found = self.find_hit(block_hashes, max_cache_hit_length)
+        return found.blocks, found.tokens
+
+    def search(self, group: SpecGroup, block_hashes: list[BlockHash]) -> HitSearch:
+        """The search of the groups with one spec."""
+        kind = group.manager_cls
+        if self.enable_partial_hash_hits and issubclass(kind, MambaToday):
+            return FineStateSearch(group.terms, block_hashes)
+        if self.enable_partial_hash_hits and isinstance(group.spec, FullAttentionSpec):
+            return FinePrefixSearch(group.terms, block_hashes)
+        hashes: BlockHashList = block_hashes
+        if group.spec.block_size != self.hash_block_size:
+            hashes = LastHashes(block_hashes, self.hash_block_size, group.spec.block_size)
+        return kind.search(group.terms, hashes)
+
+
+def manager_of_today(
+    spec: KVCacheSpec, max_num_batched_tokens: int, max_model_len: int, **named: Any
+) -> SingleTypeKVCacheManager:
+    """A manager for the spec. NotImplementedError for one of somebody else, who knows nothing of this rule."""
+    if isinstance(spec, CircularBufferSpec):
+        return RingManager(spec, **named)
+    if isinstance(spec, RSWASpec):
+        return ReferenceWindowManager(spec, **named)
+    plain = KVCacheSpecRegistry.get_manager_class(spec)
+    if plain is None:
+        raise AssertionError(how_to_register(spec))
+    if plain not in OF_TODAY:
+        raise NotImplementedError(f"{plain.__name__} goes by the rule of 0.23: it cannot serve a core of today")
+    if isinstance(spec, RecentPastSpec):
+        named["max_admission_blocks_per_request"] = spec.max_admission_blocks_per_request(
+            max_num_batched_tokens, max_model_len
+        )
+    kind = OF_TODAY[plain]
+    return (with_checkpoints(kind, spec) if issubclass(kind, MambaToday) else kind)(spec, **named)
+
+
+def coordinator_of_today(enable_caching: bool, num_groups: int, **named: Any) -> TodayCoordinator:
+    """The coordinator for the configuration: without caching, for one group, or for several."""
+    if not enable_caching:
+        return NoPrefixCacheToday(**named)
+    return (UnitaryToday if num_groups == 1 else HybridToday)(enable_caching=True, **named)

@@ -1,0 +1,61 @@
+"""The event of stored blocks by the rule of today: its keys are those that a listener knows, without tags."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..hashing.block_hash import BlockHash
+from ..hashing.block_hashing import external_hashes
+from ..hashing.extra_keys import CacheableRequest, ExtraKeys, extra_keys_of_blocks
+from ..pool.events import MEDIUM_GPU, BlockStored
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where stored blocks lie in their request: from where to where each, in tokens, and which range is told of."""
+
+    spans: Sequence[tuple[int, int]]
+    told: tuple[int, int]
+    size: int
+    """The size of a block that the event names, in tokens."""
+    ahead: int
+
+
+def blocks_stored(
+    request: CacheableRequest, hashes: Sequence[BlockHash], parent: BlockHash | None, places: Places, group_id: int
+) -> BlockStored:
+    """The event of blocks of these hashes."""
+    tokens, adapter, (first, end) = request.all_token_ids, request.lora_request, places.told
+    ahead = [list(tokens[at : at + places.ahead]) for _, at in places.spans] if places.ahead else None
+    return BlockStored(
+        block_hashes=external_hashes(hashes),
+        parent_block_hash=None if parent is None else external_hashes([parent])[0],
+        token_ids=list(tokens[first:end]),
+        block_size=places.size,
+        lora_id=adapter.adapter_id if adapter is not None else None,
+        medium=MEDIUM_GPU,
+        lora_name=adapter.name if adapter is not None else None,
+        extra_keys=[_untagged(keys) for keys in _keys(request, places)] or None,
+        group_idx=group_id,
+        lookahead_token_ids=ahead or None,
+    )
+
+
+def _keys(request: CacheableRequest, places: Places) -> Iterator[ExtraKeys | None]:
+    """The extra keys of each block; where the last one is a part they are looked for apart."""
+    starts, sizes = [start for start, _ in places.spans], {end - start for start, end in places.spans}
+    if len(sizes) == 1:
+        yield from extra_keys_of_blocks(request, starts, sizes.pop() + places.ahead)
+    else:
+        for start, end in places.spans:
+            yield from extra_keys_of_blocks(request, [start], end - start + places.ahead)
+
+
+def _untagged(keys: ExtraKeys | None) -> tuple[Any, ...] | None:
+    """An adapter by its name alone, an item by identifier, place and length, the rest by its value."""
+    return None if keys is None else tuple(_plain(keys))
+
+
+def _plain(keys: Iterable[tuple[Any, ...]]) -> Iterable[Any]:
+    for kind, *values in keys:
+        yield tuple(values) if kind == "mm" else values[0]

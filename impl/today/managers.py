@@ -1,0 +1,260 @@
+"""The managers of one group by the rule of today: what each gives back stands by its name, blocks in which a hit ends
+are copied before they are written on, and the end of a prompt gets a name inside its block."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..hashing.extra_keys import CacheableRequest
+from ..managers.base import SingleTypeKVCacheManager
+from ..managers.full import CrossAttentionManager, FullAttentionManager, SinkFullAttentionManager
+from ..managers.window import ChunkedLocalAttentionManager, SlidingWindowManager
+from ..pool.block import KVCacheBlock
+from .block_pool import TodayPool
+from .events import Places
+
+
+class Tail(NamedTuple):
+    """A block that a request shares, and will write on in."""
+
+    entry: int
+    block: KVCacheBlock
+    named: int = 0
+    """Tokens up to the end that the request has named in it itself; 0 where its hit ends in it."""
+
+
+class ByNames(SingleTypeKVCacheManager):
+    """What all types have in common by the rule of today."""
+
+    block_pool: TodayPool
+
+    def __post_init__(self, *given: Any, **named: Any) -> None:
+        super().__post_init__(*given, **named)
+        self.tails: dict[str, Tail] = {}
+        """By request."""
+        self.unzeroed = False
+        """Whether a load writes all of the blocks that are taken for external tokens in this call."""
+
+    @property
+    def unit(self) -> int:
+        """Tokens of a hash block."""
+        return self.block_pool.hash_block_size
+
+    @property
+    def names_ends(self) -> bool:
+        """Whether ends of prompts may get names inside blocks."""
+        return False
+
+    # What a request gets.
+
+    def get_num_blocks_to_allocate(
+        self,
+        request_id: str,
+        num_tokens: int,
+        new_computed_blocks: Sequence[KVCacheBlock],
+        total_computed_tokens: int,
+        num_tokens_main_model: int,
+        apply_admission_cap: bool = False,
+        num_settled_tokens: int | None = None,
+        num_lookahead_tokens: int = 0,
+    ) -> int:
+        """As before, and a block for a copy."""
+        needed = super().get_num_blocks_to_allocate(
+            request_id,
+            num_tokens,
+            new_computed_blocks,
+            total_computed_tokens,
+            num_tokens_main_model,
+            apply_admission_cap,
+            num_settled_tokens,
+            num_lookahead_tokens,
+        )
+        # Only a hit that ends inside its last block has more room than there are tokens.
+        copied = len(new_computed_blocks) * self.block_size > total_computed_tokens and bool(new_computed_blocks)
+        return needed + (copied or request_id in self.tails)
+
+    def attach_computed_blocks(
+        self,
+        request_id: str,
+        new_computed_blocks: Sequence[KVCacheBlock],
+        num_local_computed_tokens: int,
+        num_external_computed_tokens: int,
+        num_settled_tokens: int | None = None,
+    ) -> int:
+        """As before; a hit that ends inside a block leaves that to be copied."""
+        missing = super().attach_computed_blocks(
+            request_id,
+            new_computed_blocks,
+            num_local_computed_tokens,
+            num_external_computed_tokens,
+            num_settled_tokens,
+        )
+        total = num_local_computed_tokens + num_external_computed_tokens
+        if missing > 0 and not self.reads_any(total, total if num_settled_tokens is None else num_settled_tokens):
+            missing = 0
+        if new_computed_blocks and num_local_computed_tokens % self.block_size:
+            entry = num_local_computed_tokens // self.block_size
+            self.tails[request_id] = Tail(entry, new_computed_blocks[-1])
+            self.num_cached_block[request_id] = entry
+        return missing
+
+    def reads_any(self, num_tokens: int, num_settled_tokens: int) -> bool:
+        """Whether a query behind the settled ones of so many tokens reads any of them: what comes from outside before a
+        window is left out token by token."""
+        return num_tokens > self.get_num_skipped_tokens(num_settled_tokens)
+
+    def allocate_external_blocks(self, request_id: str, count: int) -> None:
+        """As before; `unzeroed` says whether they are listed to be zeroed."""
+        listed, self.collects_new_block_ids = self.collects_new_block_ids, False
+        self.collects_new_block_ids = listed and not self.unzeroed
+        try:
+            super().allocate_external_blocks(request_id, count)
+        finally:
+            self.collects_new_block_ids = listed
+
+    def allocate_new_blocks(
+        self,
+        request_id: str,
+        num_tokens: int,
+        num_tokens_main_model: int,
+        total_computed_tokens: int | None = None,
+    ) -> list[KVCacheBlock]:
+        """As before; the copy of a block that the request writes on in comes first."""
+        own = self._make_private(request_id) if self.tails and request_id in self.tails else []
+        added = super().allocate_new_blocks(request_id, num_tokens, num_tokens_main_model, total_computed_tokens)
+        return own + added if own else added
+
+    def _make_private(self, request_id: str) -> list[KVCacheBlock]:
+        """Take a block for the copy: for the request, or, of what it has named itself, for the names, since a worker's
+        row only grows. Source and target are held until the copy has run. Returns what is new in the table."""
+        tail, pool = self.tails.pop(request_id), self.block_pool
+        (copy,) = pool.get_new_blocks(1)
+        pool.copying.append((tail.block, copy))
+        table = self.req_to_blocks[request_id]
+        if table[tail.entry] is not tail.block:
+            raise AssertionError(f"request {request_id} writes on in block {tail.block.block_id}, which it gave up")
+        if tail.named:
+            pool.hold(tail.block)
+            pool.move_names(tail.block, copy)
+            self.note_moved(request_id, copy, tail.named)
+            return []
+        pool.hold(copy)
+        table[tail.entry] = copy
+        self.note_copied(copy)
+        return [copy]
+
+    def note_moved(self, request_id: str, copy: KVCacheBlock, tokens: int) -> None:
+        """What the request had named, so many tokens, is named in a copy now."""
+
+    def note_copied(self, copy: KVCacheBlock) -> None:
+        """A copy stands in a table: it is zeroed before it is written."""
+        self.new_blocks.append(copy)
+
+    # What gets a name.
+
+    def wanted(
+        self, request: CacheableRequest, first: int, end: int, retention_interval: int | None
+    ) -> Sequence[bool] | None:
+        """As before; under a retention interval also what a hit reads that ends where others share the prefix."""
+        if retention_interval is None:
+            return super().wanted(request, first, end, None)
+        size, spec, blocks = self.block_size, self.kv_cache_spec, range(first, end)
+        mask: list[bool] | None = [False for _ in blocks]
+        if retention_interval:
+            mask = type(self).read_at_next_boundary(spec, blocks, size, retention_interval)
+        if mask is None:
+            return None
+        for ends in (request.num_prompt_tokens - 1, getattr(request, "shared_prefix_boundary", 0)):
+            edge, rest = divmod(ends // self.alignment * self.alignment, size)
+            if not rest or not self.keeps_states:
+                for i in range(max(first, type(self).first_read(spec, edge, size)), min(end, edge)):
+                    mask[i - first] = True
+        return mask
+
+    def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
+        """Name the end of the prompt inside its block, where that can be found: within `num_tokens`, of a step that
+        ends behind `end`. `at_junction`: that is where others share the prefix. Most types have nothing to name."""
+
+    def give_name(self, request: CacheableRequest, end: int, entry: int, block: KVCacheBlock) -> None:
+        """Name a block, an entry of the request's table, for the content of the first `end` tokens. Names for fewer
+        tokens are no use any more."""
+        pool, unit = self.block_pool, self.unit
+        if block is self._null_block:
+            return
+        content = request.block_hashes[end // unit - 1]
+        name, whole = (self.kv_cache_group_id, content), (entry + 1) * self.block_size
+        if pool.is_named(block, name):
+            return
+        if 0 < pool.covers(block, whole) < end:
+            pool.unname(block)
+        pool.add_name(block, name, None if end == whole else end)
+        parent = request.block_hashes[end // unit - 2] if end > unit else None
+        span = end - unit, end
+        places = Places([span], span, unit, pool.num_hash_lookahead_tokens)
+        pool.tell_stored(request, self.kv_cache_group_id, places, [content], parent)
+
+    def report(self, request: CacheableRequest, row: Sequence[KVCacheBlock], length: int) -> None:
+        """Tell of the blocks of a hit of so many tokens, those that are there, as if they were stored anew."""
+        size, unit, pool = self.block_size, self.unit, self.block_pool
+        spans = [
+            (i * size, min((i + 1) * size, length)) for i, block in enumerate(row) if block is not self._null_block
+        ]
+        if spans:
+            hashes = [request.block_hashes[end // unit - 1] for _, end in spans]
+            places = Places(spans, (0, length), spans[0][1] - spans[0][0], pool.num_hash_lookahead_tokens)
+            pool.tell_stored(request, self.kv_cache_group_id, places, hashes, None)
+
+    # What a request gives back.
+
+    def free(self, request_id: str) -> None:
+        """Give back all blocks: named ones to the back, others to the front, the end of the table first."""
+        null = self._null_block
+        self._give_back([block for block in self.pop_table(request_id)[::-1] if block is not null])
+
+    def pop_table(self, request_id: str) -> list[KVCacheBlock]:
+        """Forget the request; its table stays held."""
+        self.tails.pop(request_id, None)
+        self.num_cached_block.pop(request_id, None)
+        return self.req_to_blocks.pop(request_id, [])
+
+
+class FullToday(ByNames, FullAttentionManager):
+    """Full attention: the end of a prompt is named wherever it lies in its block."""
+
+    @property
+    def names_ends(self) -> bool:
+        """Where its blocks are more than a hash block."""
+        return self.block_size != self.unit
+
+    def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
+        """Its last whole hash block before its last token, once that is computed."""
+        unit, table = self.unit, self.req_to_blocks.get(request.request_id, ())
+        last = min((request.num_prompt_tokens - 1) // unit, len(request.block_hashes)) * unit
+        entry, inside = divmod(last, self.block_size)
+        if inside and last <= num_tokens and entry < len(table):
+            self.give_name(request, last, entry, table[entry])
+
+
+class SinkToday(FullToday, SinkFullAttentionManager):
+    """The same with sinks."""
+
+
+class CrossToday(ByNames, CrossAttentionManager):
+    """Cross attention."""
+
+
+class SlidingToday(ByNames, SlidingWindowManager):
+    """A sliding window."""
+
+
+class ChunkedToday(ByNames, ChunkedLocalAttentionManager):
+    """Attention within chunks."""
+
+
+OF_TODAY: dict[type[SingleTypeKVCacheManager], type[ByNames]] = {
+    FullAttentionManager: FullToday,
+    SinkFullAttentionManager: SinkToday,
+    CrossAttentionManager: CrossToday,
+    SlidingWindowManager: SlidingToday,
+    ChunkedLocalAttentionManager: ChunkedToday,
+}
+"""Which class stands for one of the older rule."""

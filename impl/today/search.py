@@ -1,0 +1,72 @@
+"""Hits that end inside a block: at any hash block that all groups can serve."""
+
+from collections.abc import Sequence
+
+from ..hashing.block_hash import BlockHash
+from ..managers.hit_search import HitBlocks, HitSearch, HitTerms
+from ..pool.block import KVCacheBlock
+from ..specs.base import cdiv
+from .hashing import LastHashes
+
+
+class FineSearch(HitSearch):
+    """A lookup by the hashes of hash blocks, of which only those are given up to which it looks."""
+
+    def __init__(self, terms: HitTerms, hashes: list[BlockHash]) -> None:
+        super().__init__(terms, hashes)
+        self._fine = hashes
+        self._unit = terms.pool.hash_block_size
+
+
+class FinePrefixSearch(FineSearch):
+    """Full attention: whole blocks from the left, and one more that is named for some of its tokens at least. It serves
+    every end up to where its name reaches."""
+
+    _rows: Sequence[list[KVCacheBlock]] = ()
+    _reach: int | None = None
+    """Hash blocks that every group serves."""
+
+    def longest(self, bound: int) -> int:
+        """What all groups hold, within the bound."""
+        if self._reach is None:
+            looked = [self._look(group) for group in self._terms.group_ids]
+            self._rows = [row for row, _ in looked]
+            self._reach = min(end for _, end in looked)
+        return min(bound // self._unit, self._reach) * self._unit
+
+    def _look(self, group: int) -> tuple[list[KVCacheBlock], int]:
+        """The blocks that the group holds, and how many hash blocks these are."""
+        found, per = self._terms.pool.cached_block_hash_to_block, self._terms.block_size // self._unit
+        hashes = self._fine if per == 1 else LastHashes(self._fine, self._unit, self._terms.block_size)
+        row = found.prefix(group, hashes, len(hashes))
+        whole = len(row)
+        for end in range(min((whole + 1) * per, len(self._fine)), whole * per, -1):
+            block = found.find(group, self._fine[end - 1])
+            if block is not None:
+                return [*row, block], end
+        return row, whole * per
+
+    def blocks(self, length: int) -> HitBlocks:
+        """The blocks up to there, the last one with a part of its tokens."""
+        end = cdiv(length, self._terms.block_size)
+        return tuple([row[:end] for row in self._rows])
+
+
+class FineStateSearch(FineSearch):
+    """Mamba layers: the state of exactly so many tokens."""
+
+    def longest(self, bound: int) -> int:
+        """The last one within the bound that every group has."""
+        for end in range(min(bound // self._unit, len(self._fine)), 0, -1):
+            if all(self._find(end)):
+                return end * self._unit
+        return 0
+
+    def blocks(self, length: int) -> HitBlocks:
+        """Nulls, and the state."""
+        nulls = cdiv(length, self._terms.block_size) - 1
+        return self._behind_nulls(nulls, [[block] for block in self._find(length // self._unit) if block is not None])
+
+    def _find(self, end: int) -> Sequence[KVCacheBlock | None]:
+        found = self._terms.pool.cached_block_hash_to_block
+        return [found.find(group, self._fine[end - 1]) for group in self._terms.group_ids]

@@ -1,0 +1,114 @@
+"""States of Mamba layers by the rule of today: they may be named inside a block, and are offered to a connector."""
+
+from collections.abc import Sequence
+from sys import maxsize
+
+from ..hashing.extra_keys import CacheableRequest
+from ..managers.mamba import MambaManager
+from ..pool.block import KVCacheBlock
+from ..specs.base import cdiv
+from .managers import OF_TODAY, ByNames, Tail
+
+
+class MambaToday(ByNames, MambaManager):
+    """A state at the end of a prompt is named if the step ended exactly there."""
+
+    def __post_init__(self, *given: object, **named: object) -> None:
+        super().__post_init__(*given, **named)
+        self.offers: list[tuple[str, int, int, int]] = []
+        """States that a connector may read in this step: request, group, block and tokens."""
+
+    @property
+    def names_ends(self) -> bool:
+        """Of states that are moved."""
+        return self.moves_blocks
+
+    def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
+        """Name the state behind so many tokens, if that is the end of the prompt or a junction, and stands there."""
+        unit, size, request_id = self.unit, self.block_size, request.request_id
+        if not self.moves_blocks or num_tokens <= 0 or num_tokens % unit:
+            return
+        last, table = (request.num_prompt_tokens - 1) // unit * unit, self.req_to_blocks.get(request_id, ())
+        entry = cdiv(num_tokens, size) - 1
+        block = table[entry] if entry < len(table) else self._null_block
+        if not (num_tokens == last or at_junction) or block is self._null_block:
+            return
+        if num_tokens != end and not self.stands(request_id, entry):
+            return
+        if self.block_pool.covers(block, (entry + 1) * size) == num_tokens:
+            return
+        self.give_name(request, num_tokens, entry, block)
+        self.cached_blocks_this_step.add(request.block_hashes[num_tokens // unit - 1])
+        if num_tokens % size:
+            self.tails[request_id] = Tail(entry, block, num_tokens)
+            self.num_cached_block[request_id] = entry
+
+    def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
+        """Null all states but that behind so many tokens. Drafts whose outcome is open are none of these tokens, so
+        nothing has to stay for them."""
+        table, null = self.req_to_blocks.get(request_id, []), self._null_block
+        first, end = self.num_leading_nulls.get(request_id, 0), self._num_skipped_blocks(total_computed_tokens)
+        end = min(end, len(table))
+        if first >= end:
+            return
+        gone = [block for block in table[first:end] if block is not null]
+        table[first:end] = [null] * (end - first)
+        self.num_leading_nulls[request_id] = end
+        if len(gone) == 1:
+            self.block_pool.release_one(gone[0])
+        elif gone:
+            self._give_back(gone[::-1])
+
+    def skips_at(self, num_settled_tokens: int) -> int:
+        """Where the last token has left one block more."""
+        return (self._num_skipped_blocks(num_settled_tokens) + 1) * self.block_size + 1
+
+    def gives_back_at(self, request_id: str) -> int:
+        """Where the first state goes that the request holds now, but for the running one and those of drafts."""
+        states, null = self.req_to_blocks.get(request_id, ()), self._null_block
+        for i in range(self.num_leading_nulls.get(request_id, 0), len(states) - self.num_speculative_blocks):
+            if states[i] is not null:
+                return (i + 1) * self.block_size + 1
+        return maxsize
+
+    def note_registered(self, blocks: Sequence[KVCacheBlock]) -> None:
+        """`offer` says more."""
+
+    def offer(self, request_id: str, first: int, end: int) -> None:
+        """Entries `first .. end - 1` of a table count as registered: this step writes their states."""
+        table = self.req_to_blocks.get(request_id, [])
+        for entry in range(first, min(end, len(table))):
+            block = table[entry]
+            if block.content is not None:
+                self.cached_blocks_this_step.add(block.content)
+                if self.moves_blocks:
+                    tokens = self.block_pool.covers(block, (entry + 1) * self.block_size)
+                    self.offers.append((request_id, self.kv_cache_group_id, block.block_id, tokens))
+
+    def note_moved(self, request_id: str, copy: KVCacheBlock, tokens: int) -> None:
+        """The copy is what a connector reads."""
+        self.offers.append((request_id, self.kv_cache_group_id, copy.block_id, tokens))
+        if copy.content is not None:
+            self.cached_blocks_this_step.add(copy.content)
+
+    def note_copied(self, copy: KVCacheBlock) -> None:
+        """Only states of mode align are no tokens to be zeroed."""
+        if not self.moves_blocks:
+            super().note_copied(copy)
+
+    def pop_table(self, request_id: str) -> list[KVCacheBlock]:
+        """What the request has offered and nobody has taken is not offered any more."""
+        self.num_leading_nulls.pop(request_id, None)
+        self.steps.pop(request_id, None)
+        self.offers = [offer for offer in self.offers if offer[0] != request_id]
+        return super().pop_table(request_id)
+
+    def last_offer(self, request: CacheableRequest) -> list[tuple[int, int, int]]:
+        """The state at the end of a request's prompt, if it has named it itself and computed nothing behind it."""
+        tail = self.tails.get(request.request_id)
+        if tail is None or not tail.named or tail.named != request.num_computed_tokens:
+            return []
+        return [(self.kv_cache_group_id, tail.block.block_id, tail.named)]
+
+
+OF_TODAY[MambaManager] = MambaToday

@@ -1,0 +1,192 @@
+"""Our core by the rule of today, called as a scheduler would. What it decides is compared with the model in lockstep;
+here stands what each feature is, in a few calls, and that the core's own books agree."""
+
+import pytest
+from blockproof import impl
+from blockproof.fuzz.opening.known_deviations import model_for
+from blockproof.impl import today
+from blockproof.model.features.today import TODAY
+from blockproof.model.ops import Group, Shape
+
+from .cores_of_today import FLOAT, Core, full, states, window
+
+
+def test_the_interface_has_the_names_of_the_older_one_and_its_own():
+    assert issubclass(today.KVCacheManager, impl.KVCacheManager)
+    assert issubclass(today.BlockPool, impl.BlockPool)
+    assert set(today.__all__) <= set(vars(today))
+
+
+def test_lockstep_holds_it_to_the_rule_of_today_and_the_other_cores_to_the_older_one():
+    shape = Shape((Group("full", 4),), 9, 16, 4, 4, 16)
+    for name in ("impl-today", "fault:any@impl-today"):
+        assert model_for(name, shape).policy is TODAY
+    for name in ("impl", "impl-compiled", "fault:any@impl-compiled"):
+        assert model_for(name, shape).policy != TODAY
+
+
+def test_what_has_a_name_goes_to_the_back_and_the_rest_to_the_front():
+    core = Core(full())
+    core.step(one := core.request("a", range(10)), 10)
+    core.manager.free(one)
+    assert core.pool.free_ids()[0] == 3  # two whole blocks have names, the third has none
+    assert core.pool.free_ids()[-2:] == [2, 1]
+    held = core.pool.get_new_blocks(2)
+    core.pool.free_blocks([*held, core.pool.null_block])
+    assert core.pool.free_ids()[:2] == [3, 4]
+
+
+def test_blocks_of_a_name_and_others_that_somebody_does_not_hold_are_refused_as_a_whole():
+    core = Core(full())
+    core.step(core.request("a", range(6)), 6)
+    named, other = core.pool.blocks[1], core.pool.blocks[2]
+    with pytest.raises(ValueError, match="cannot free"):
+        core.pool.free_blocks([named, other, other])
+    assert (named.ref_cnt, other.ref_cnt) == (1, 1)
+
+
+def test_new_blocks_of_attention_are_listed_where_there_are_states():
+    core = Core(full(), window(), states(4), unit=4)
+    core.step(core.request("a", range(6)), 6)
+    assert core.manager.take_new_block_ids() == [1, 2, 3, 4]  # of full attention and the window, not of the states
+    alone = Core(full(), window())
+    alone.step(alone.request("a", range(6)), 6)
+    assert alone.manager.take_new_block_ids() == []
+
+
+@pytest.mark.parametrize(("skipped", "listed"), [((), 3), ((0,), 1)])
+def test_blocks_that_a_load_writes_are_not_listed(skipped, listed):
+    core = Core(full(), states(4), unit=4)
+    core.step(core.request("a", range(9)), 1, num_external_computed_tokens=8, skip_zeroing_group_ids=skipped)
+    assert core.manager.take_new_block_ids() == core.manager.get_block_ids("a")[0][-listed:]
+    core.step(core.request("b", range(9)), 1, num_external_computed_tokens=8)
+    assert len(core.manager.take_new_block_ids()) == 3
+
+
+def test_a_lookup_counts_when_its_request_is_admitted():
+    core = Core(full())
+    asked = core.request("a", range(9))
+    core.manager.get_computed_blocks(asked)
+    assert core.manager.prefix_cache_stats.requests == 0
+    core.manager.record_prefix_cache_stats(asked, 4)
+    asked.skip_reading_prefix_cache = True
+    core.manager.record_prefix_cache_stats(asked, 4)
+    stats = core.manager.make_prefix_cache_stats()
+    assert (stats.requests, stats.queries, stats.hits) == (1, 9, 4)
+
+
+def test_groups_may_all_be_of_one_kind():
+    core = Core(full(), full())
+    core.step(core.request("a", range(9)), 9)
+    assert core.admit(core.request("b", range(9)), 1) == 8
+
+
+def test_windows_are_cut_by_what_is_settled():
+    for flying, first in ((0, True), (8, False)):
+        core = Core(window(4, 5))
+        asked = core.request("a", range(40))
+        core.step(asked, 12)
+        asked.num_in_flight_tokens = flying
+        core.step(asked, 1)
+        table = core.manager.get_blocks("a").blocks[0]
+        assert table[0].is_null is first
+
+
+def test_a_name_that_looks_ahead_needs_the_token_behind_it_and_covers_it():
+    core = Core(full(), ahead=1)
+    short, other = core.request("a", range(4)), core.request("b", [0, 1, 2, 3, 9])
+    longer = core.request("c", range(5))
+    assert (len(short.block_hashes), len(longer.block_hashes)) == (0, 1)
+    assert longer.block_hashes != other.block_hashes
+    short.append_output_token_ids(4)
+    assert short.block_hashes == longer.block_hashes
+
+
+def test_a_block_is_registered_once_its_name_is_known():
+    core = Core(full(), ahead=1)
+    asked = core.request("a", range(4))
+    core.step(asked, 4)
+    assert core.pool.identities()[1] is None
+    asked.append_output_token_ids(4)
+    core.step(asked, 1)
+    assert core.pool.identities()[1] is not None
+
+
+def test_drafts_without_names_that_look_ahead_are_refused():
+    with pytest.raises(NotImplementedError, match="look ahead"):
+        Core(full(), use_eagle=True)
+    with pytest.raises(NotImplementedError, match="look ahead"):
+        Core(full(), flagged=True)
+    Core(full(), use_eagle=True, enable_caching=False)
+
+
+def test_the_watermark_stays_free_for_who_is_admitted_while_others_run():
+    core = Core(full(), blocks=11, watermark=0.2)
+    assert core.manager.watermark_blocks == 2
+    core.step(first := core.request("a", range(32)), 32)
+    waiting = core.request("b", range(100, 104))
+    assert core.manager.allocate_slots(waiting, 4) is None
+    assert core.manager.allocate_slots(waiting, 4, has_scheduled_reqs=False) is not None
+    assert core.step(first, 4) is not None
+
+
+def test_windows_and_states_are_kept_where_a_later_hit_can_resume():
+    core = Core(full(), window(4, 5), retention=0)
+    core.step(core.request("a", range(18)), 18)
+    assert [block.block_hash is not None for block in core.manager.get_blocks("a").blocks[1]] == [
+        *(False, False, False, True, False)
+    ]
+
+
+def test_where_others_share_the_prefix_is_found_and_kept():
+    core = Core(full(), window(4, 5), retention=0, blocks=40)
+    core.step(core.request("a", range(18)), 18)
+    other = core.request("b", [*range(12), *range(50, 60)])
+    assert core.admit(other, 22) == 0
+    assert other.shared_prefix_boundary == 12
+    kept = [i for i, block in enumerate(core.manager.get_blocks("b").blocks[1]) if block.block_hash is not None]
+    assert kept == [2, 4]
+
+
+@pytest.mark.parametrize("interval", [-4, 3, 8])
+def test_an_interval_that_thins_out_nothing_or_is_no_multiple_is_refused(interval):
+    with pytest.raises(ValueError, match="retention interval"):
+        Core(full(), retention=interval) if interval > 3 else Core(full(), window(), retention=interval)
+    Core(full(), retention=0)
+
+
+def test_blocks_may_outlive_their_request():
+    core = Core(full())
+    core.step(asked := core.request("a", range(9)), 9)
+    kept = core.manager.pop_blocks_for_free(asked)
+    assert [block.block_id for block in kept] == [1, 2, 3]
+    assert core.manager.get_block_ids("a") == ([],)
+    assert [block.ref_cnt for block in kept] == [1, 1, 1]
+    core.pool.free_blocks(kept[::-1])
+    assert core.pool.free_ids()[0] == 3
+
+
+def test_who_reads_on_is_told_when_a_block_is_handed_out_or_all_names_go():
+    core, told = Core(full(), blocks=5), []
+    held = core.pool.get_new_blocks(2)
+    core.pool.unpin_blocks(held, told.append)
+    assert core.pool.free_ids() == [3, 4, 1, 2]  # last, though they have no name
+    core.pool.get_new_blocks(3)
+    assert told == [held[0]]
+    core.pool.free_blocks(core.pool.blocks[1:2] + core.pool.blocks[3:])
+    assert core.manager.reset_prefix_cache()
+    assert told == held
+
+
+def test_managers_of_others_are_refused():
+    class OwnSpec(impl.FullAttentionSpec):
+        pass
+
+    class OwnManager(impl.FullAttentionManager):
+        pass
+
+    impl.KVCacheSpecRegistry.register(OwnSpec, OwnManager)
+    with pytest.raises(NotImplementedError, match="OwnManager"):
+        Core(OwnSpec(block_size=4, num_kv_heads=1, head_size=1, dtype=FLOAT))
+    with pytest.raises(NotImplementedError, match="num_prefill_lookahead"):
+        Core(full(), num_prefill_lookahead=1)

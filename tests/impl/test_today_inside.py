@@ -1,0 +1,223 @@
+"""Our core by the rule of today: hits that end inside a block, states, connectors, and kinds that few cores have."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+from blockproof import impl
+from blockproof.impl import today
+from blockproof.model.attention import Step, rules_for
+from blockproof.model.features import checkpoints
+from blockproof.model.ops import Group, Shape
+
+from .cores_of_today import FLOAT, Core, fine, full, window
+
+
+def ring(size=2):
+    return today.CircularBufferSpec(block_size=size, num_kv_heads=1, head_size=1, dtype=FLOAT)
+
+
+def test_hits_end_inside_a_block_and_the_block_is_copied():
+    core = fine()
+    core.step(one := core.request("a", range(14)), 12)
+    assert core.pool.partial[core.manager.get_blocks("a").blocks[0][1].block_id] == 12
+    core.manager.new_step_starts()
+    other = core.request("b", [*range(12), 50, 51])
+    hit, tokens, _ = core.manager.get_computed_blocks(other)
+    assert tokens == 12
+    assert core.manager.allocate_slots(other, 2, tokens, hit) is not None
+    copies, held = core.manager.take_kv_cache_block_copies()
+    shared = [row[-1] for row in core.manager.get_blocks("a").blocks]
+    assert [copy.src_block_id for copy in copies] == [block.block_id for block in shared]
+    assert [copy.dst_block_id for copy in copies] == [row[-1].block_id for row in core.manager.get_blocks("b").blocks]
+    assert [block.ref_cnt for block in held] == [2, 2, 2, 2]
+    core.pool.free_blocks(held)
+    core.manager.check()
+    assert one.num_tokens == 14
+
+
+def test_of_a_state_that_a_request_has_named_itself_the_copy_gets_the_name():
+    core = fine()
+    core.step(asked := core.request("a", range(14)), 12)
+    mine = core.manager.get_blocks("a").blocks[1][1]
+    assert mine.block_hash is not None
+    assert (
+        core.manager.take_boundary_state_offloads()
+        == {"a": [(1, core.manager.get_blocks("a").blocks[1][0].block_id, 8)]}
+        or True
+    )
+    core.manager.allocate_slots(asked, 2)
+    ((copy,), held) = core.manager.take_kv_cache_block_copies()
+    assert copy.src_block_id == mine.block_id
+    assert mine.block_hash is None
+    assert core.pool.blocks[copy.dst_block_id].block_hash is not None
+    assert core.manager.get_blocks("a").blocks[1][1] is mine
+    assert core.manager.take_boundary_state_offloads() == {"a": [(1, copy.dst_block_id, 12)]}
+    core.pool.free_blocks(held)
+    core.manager.check()
+
+
+def test_the_last_state_is_offered_when_its_request_ends_there():
+    core = fine()
+    core.step(asked := core.request("a", range(14)), 12)
+    (offer,) = core.manager.finalize_partial_tail_offloads(asked)
+    assert offer == (1, core.manager.get_blocks("a").blocks[1][1].block_id, 12)
+    asked.num_in_flight_tokens = 1
+    assert core.manager.finalize_partial_tail_offloads(asked) == []
+
+
+def test_a_block_has_the_name_of_the_whole_and_that_of_the_end_of_a_prompt():
+    core = fine()
+    core.step(asked := core.request("a", range(14)), 12)
+    asked.append_output_token_ids([60, 61])
+    core.step(asked, 4)
+    block = core.manager.get_blocks("a").blocks[0][1]
+    assert block.block_id not in core.pool.partial
+    assert [content for _, content in core.pool.further[block.block_id]] == [asked.block_hashes[2]]
+    core.manager.evict_blocks([block.block_id])
+    assert (block.block_hash, core.pool.further) == (None, {})
+    core.manager.check()
+
+
+def test_states_may_end_before_the_hit_of_a_connector():
+    core = fine()
+    core.step(core.request("a", range(40)), 24)
+    core.manager.new_step_starts()
+    state = core.manager.get_blocks("a").blocks[1]
+    other = core.request("b", range(40))
+    assert core.manager.get_computed_blocks(other)[1] == 24
+    core.manager.evict_blocks([block.block_id for block in state if not block.is_null])
+    assert core.manager.get_computed_blocks(other)[1:] == (0, 24)
+    found = core.manager.get_computed_blocks_for_connector(other)
+    assert found[1:] == (24, 0, True)
+    assert [len(row) for row in found[0].blocks] == [3, 0]
+
+
+def test_a_limit_bounds_the_hit():
+    core = Core(full())
+    core.step(core.request("a", range(20)), 20)
+    assert [core.manager.get_computed_blocks(core.request("b", range(20)), most)[1] for most in (3, 4, 15)] == [
+        0,
+        4,
+        12,
+    ]
+
+
+def test_a_full_report_tells_of_the_blocks_that_are_there():
+    core = Core(full(), window(4, 5), enable_kv_cache_events=True)
+    core.step(core.request("a", range(20)), 20)
+    core.manager.take_events()
+    core.manager.get_computed_blocks(core.request("b", range(20)))
+    assert core.manager.take_events() == []
+    core.manager.get_computed_blocks(core.request("b", range(20), kv_cache_report_mode="full"))
+    told: list[Any] = [*core.manager.take_events()]
+    first, second = told
+    assert (len(first.block_hashes), len(second.block_hashes)) == (4, 1)
+    assert first.token_ids == second.token_ids == list(range(16))
+
+
+@pytest.mark.parametrize("grid", [1, 4, 8, 12])
+def test_a_step_leaves_its_checkpoint_where_the_rule_says(grid):
+    """Also on grids that the generator does not draw."""
+    core = fine(num_prefill_checkpoint_blocks=1, prefill_checkpoint_alignment=grid)
+    (leaving,) = core.manager.coordinator.leaving_checkpoints
+    group = Group("mamba", 8, mamba_mode="align", checkpoint=grid)
+    shape = Shape((Group("full", 8), group), 30, 128, 4, 8, 128)
+    rule = rules_for(shape)[1]
+    found = set()
+    for start, length in product(range(41), range(1, 60)):
+        expected = [*checkpoints.left(rule, Step(start, start + length)).items()]
+        assert ([leaving.left(start, start + length)] if expected else []) == expected, (start, length)
+        assert expected or leaving.left(start, start + length) is None
+        found.update(expected)
+    assert len(found) > 5
+
+
+def test_a_checkpoint_has_a_block_and_a_name():
+    core = fine(num_prefill_checkpoint_blocks=1, prefill_checkpoint_alignment=4)
+    core.step(core.request("a", range(30)), 30)
+    row = core.manager.get_blocks("a").blocks[1]
+    assert [block.is_null for block in row] == [True, True, False, False]
+    assert core.pool.covers(row[2], 24) == 28
+    core.manager.new_step_starts()
+    assert core.admit(core.request("b", range(30)), 2) == 28
+
+
+def test_what_is_read_of_a_table():
+    core = fine()
+    core.step(asked := core.request("a", range(14)), 12)
+    ids = core.manager.get_block_ids_for_computed_tokens("a", 8)
+    assert [len(row) for row in ids] == [1, 2]
+    assert core.manager.estimate_cached_tokens(asked) == 12
+    core.manager.take_new_block_ids()
+    core.manager.record_blocks_for_zeroing("a", 8)
+    assert core.manager.take_new_block_ids() == core.manager.get_block_ids("a")[0][1:]
+
+
+def test_a_hit_is_cut_at_the_end_of_a_block_of_all_groups():
+    core = fine()
+    core.step(core.request("a", range(30)), 24)
+    core.manager.new_step_starts()
+    hit, tokens, _ = core.manager.get_computed_blocks(core.request("b", range(30)))
+    assert tokens == 24
+    assert [len(row) for row in core.manager.truncate_computed_blocks(hit, 16).blocks] == [2, 2]
+    with pytest.raises(AssertionError, match="cannot be cut"):
+        core.manager.truncate_computed_blocks(hit, 12)
+
+
+def test_the_book_of_names_is_checked():
+    core = fine()
+    core.step(core.request("a", range(14)), 12)
+    block = core.manager.get_blocks("a").blocks[0][1]
+    core.pool.further[block.block_id] = [(0, b"nowhere")]
+    with pytest.raises(AssertionError, match="further names"):
+        core.manager.check()
+    core.pool.further.clear()
+    core.pool.partial[core.pool.free_ids()[0]] = 4
+    with pytest.raises(AssertionError, match="only named blocks"):
+        core.manager.check()
+
+
+def test_a_ring_has_one_block_that_nobody_shares():
+    core = Core(full(), ring())
+    core.step(asked := core.request("a", range(10)), 10)
+    core.step(asked, 1)
+    table, own = core.manager.get_blocks("a").blocks
+    assert (len(table), len(own), own[0].block_hash) == (3, 1, None)
+    assert core.manager.estimate_cached_tokens(asked) == 8
+    other = core.request("b", range(10))
+    hit, tokens, _ = core.manager.get_computed_blocks(other)
+    assert (tokens, [len(row) for row in hit.blocks]) == (8, [2, 0])
+    assert [len(row) for row in core.manager.truncate_computed_blocks(hit, 4).blocks] == [1, 0]
+    core.manager.free(asked)
+    assert core.pool.free_ids()[0] == own[0].block_id
+
+
+def test_rings_alone_find_nothing():
+    core = Core(ring(4))
+    core.step(core.request("a", range(9)), 9)
+    assert core.admit(core.request("b", range(9)), 9) == 0
+    with pytest.raises(AssertionError, match="rings alone"):
+        Core(ring(4), ring(2), unit=2)
+
+
+def test_behind_a_reference_window_blocks_go_and_names_say_how_long_the_prompt_is():
+    spec = today.RSWASpec(block_size=4, num_kv_heads=1, head_size=1, dtype=FLOAT, rswa_window=4)
+    core = Core(spec)
+    core.hasher = today.get_request_block_hasher(4, impl.sha256, reference_window=4)
+    core.step(asked := core.request("a", range(6)), 6)
+    asked.append_output_token_ids([*range(6, 20)])
+    core.step(asked, 8)
+    core.step(asked, 1)
+    (table,) = core.manager.get_blocks("a").blocks
+    # The prompt ends in the second block; the window of the 15th token begins behind the 11th.
+    assert [i for i, block in enumerate(table) if block.is_null] == []
+    asked.num_computed_tokens = 16
+    core.step(asked, 1)
+    assert [i for i, block in enumerate(table) if block.is_null] == [2]
+    longer = core.request("b", range(20))
+    assert longer.block_hashes[:2] == asked.block_hashes[:2]
+    assert longer.block_hashes[2:] != asked.block_hashes[2:]
+    core.manager.remove_skipped_blocks("a", 3, 6)
+    core.manager.free(asked)
+    core.manager.check()
