@@ -44,9 +44,7 @@ class Group(_Brief):
     chunk: int = 0  #: chunked kind: a query attends within its chunk of so many tokens
     mamba_mode: MambaMode = "none"
     speculative_blocks: int = 0  #: mamba kind: blocks set aside for states of drafts
-    checkpoint: int = (
-        0  #: mamba kind: a step leaves a state a multiple of so many tokens behind its start, too; 0: none
-    )
+    checkpoint: int = 0  #: mamba kind: a step leaves a state a multiple of so many tokens behind its start, too; or 0
     sink_len: int = 0  #: sink kind: tokens whose blocks are taken from the pool once and for all
     num_heads: int = 1  #: no rule reads it; it makes specs differ
     eagle: bool = False

@@ -13,6 +13,7 @@ from typing import Any
 from ....model import arith, lookup, tables
 from ....model.attention import Mamba, Rule, demand
 from ....model.features import copies, inside, today
+from ....model.features.decisions import nothing
 from ....model.ops import Shape
 from ....model.state import Request
 from ....model.tables import Core, Policy
@@ -217,7 +218,7 @@ CAME = (
     Came(since="0.31", had=(LATE.id, BY_NAME.id, UNTAGGED.id, TWICE)),
     Came(
         since="0.30",
-        choices={"name_tail": name_tail, "last_offer": None},
+        choices={"name_tail": name_tail, "last_offer": nothing},
         had=(LOWER,),
         new=(EARLY,),
         states_of=StatesUpToANull,
