@@ -64,7 +64,7 @@ class Model(Core):
         error = legal.error_of(self, operation)
         outcome = Failed(error) if error else self.carry_out(operation)
         self.last = (operation, outcome)
-        self.offered += self.policy.reused(self)
+        self.offered += self.policy.reused(self) if self.policy.reused is not None else ()
         return outcome
 
     def carry_out(self, operation: Operation) -> Outcome:

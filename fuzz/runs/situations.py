@@ -68,7 +68,7 @@ class Situations:
         if type(outcome) is Done:
             if seen := _DONE.get(type(operation)):
                 seen(self, operation, outcome)
-            if self.model.policy.name_tail is not None:
+            if self.model.policy.copies is not None:
                 self._see_today(operation)
         elif type(outcome) is Refused and isinstance(operation, Allocate):
             self.reached[self.model.refusal] += 1
@@ -209,7 +209,7 @@ class Situations:
         tokens, blocks = request.hit or (0, [])
         self.reached["many blocks: found by a lookup"] += tokens >= MANY and _are_many(blocks)
         self.reached["hit"] += tokens > 0
-        if model.policy.name_tail is not None:
+        if model.policy.copies is not None:
             self.reached["hit inside a block"] += any(
                 row and tokens % rule.b for row, rule in zip(blocks, model.rules, strict=True)
             )

@@ -91,7 +91,7 @@ class Additions:
     zero_again: Callable[["Core", str], None] = nothing  # lists blocks again that a load has left unwritten
     checkpoints: Callable[["Core", int, "Plan"], list[int]] | None = None  # entries for states that a step leaves
     watch: Callable[["Core", list[int]], None] | None = None  # lets blocks go whose holder reads on
-    reused: Callable[["Core"], tuple[Value, ...]] = lambda core: ()  # those that were handed out again
+    reused: Callable[["Core"], tuple[Value, ...]] | None = None  # those that were handed out again
     margin: Callable[["Core", Allocate], int] = lambda core, op: 0  # blocks that stay free when a request is admitted
     digests_by_size: bool = True  # is a block of several hash blocks named otherwise in events than the last of them?
     skips_tokens: bool = False  # are external tokens before a window left out one by one, or by whole blocks?

@@ -226,7 +226,6 @@ class _KeysAhead:
 
     def name_tail(self, core: Core, group: int, request: Request, num_tokens: int) -> None:
         """Name the end of a prompt."""
-        assert self.policy.name_tail is not None
         self._at_end = True
         try:
             self.policy.name_tail(core, group, request, num_tokens)
