@@ -45,6 +45,7 @@ class Model(Core):
                 self.policy.set_aside(self, rule)
             self.policy.check(shape, self.rules)
             self.alignment = self.policy.alignment(shape, self.rules)
+            self.policy.chain(self)
         except CoreError as error:
             self.construction = Failed(str(error))
 
@@ -266,8 +267,7 @@ class Model(Core):
     # Observers.
 
     def common_prefix(self, op: ops.CommonPrefix) -> Value:
-        """Leading blocks that all tables of the group hold, by reference count (vllm-project/vllm#23130,
-        vllm-project/vllm#55227)."""
+        """Leading blocks that all tables hold, by references (vllm-project/vllm#23130, vllm-project/vllm#55227)."""
         counts = self.state.references()
         return tuple(self.policy.shared_prefix(self, group, op.request, counts) for group in range(len(self.rules)))
 
@@ -294,8 +294,7 @@ class Model(Core):
         return ids
 
     def take_stats(self, op: ops.TakeStats) -> Value:
-        """Requests, queried and hit tokens since the last call; separately for requests that had been preempted. With
-        sampling, also what became of the blocks that were followed."""
+        """Requests, queried and hit tokens since the last call, of preempted ones apart; and of followed blocks."""
         counted, self.stats = self.stats, [0] * 7
         stats = (bool(counted[0]), *counted[1:]) if self.shape.stats else None
         return (stats, self.state.metrics.drain()) if self.shape.sampling else stats

@@ -76,9 +76,9 @@ class Core(Kept):
         if name in self.registered[group] or rule.by_encoder or not (any(plan.hit) or plan.op.external > 0):
             return table, 0
         demand(not table)
-        skipped, external = rule.first(plan.settled), plan.op.external
+        skipped, external = rule.first(plan.settled - rule.again), plan.op.external
         if skipped or self.policy.skips_tokens:
-            external = min(external, plan.total - max(0, rule.skipped(plan.settled)))
+            external = min(external, plan.total - max(0, rule.skipped(plan.settled - rule.again)))
         start = [NULL] * skipped + plan.hit[group][skipped:]
         return start, arith.cdiv(plan.total, rule.b) - len(start) if external > 0 else 0
 
@@ -225,7 +225,7 @@ def predicted(core: Core, group: int, plan: Plan, counts: list[int], capped: boo
             copied = core.policy.copies is not None and core.policy.copies(core, group, plan)
             return core.policy.states(core, group, plan, counts, capped) + copied
     running = name in core.registered[group] or rule.by_encoder
-    skipped = 0 if running else rule.first(plan.settled)
+    skipped = 0 if running else rule.first(plan.settled - rule.again)
     kept = hit[max(0, skipped - len(table)) :]
     required, entries = core.required(group, plan), max(skipped, len(hit) + len(table))
     taken = candidates(kept, counts)

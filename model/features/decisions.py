@@ -81,6 +81,7 @@ class Additions:
     connector_hit: Callable[["Core", Request], tuple[int, "BlockIds", bool]] | None = None  # may states end before it?
     junction: Callable[["Core", Request, int], int] | None = None  # where a prefix ends that others share
     copies: Callable[["Core", int, "Plan"], bool] | None = None  # is a block copied for this allocation?
+    chain: Callable[["Core"], None] = nothing  # a chain of draft models prefills tokens again
     make_private: Callable[["Core", int, str, bool], list[int]] | None = None  # copies it
     report: Callable[["Core", Request, int, "BlockIds"], None] | None = None  # tells of the blocks of a hit
     finish: Callable[["Core"], None] = nothing  # the copies have run

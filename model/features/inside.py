@@ -18,6 +18,21 @@ def alignment(shape: Shape, rules: Sequence[Rule]) -> int:
     return shape.hash_block_size if inside else lookup.alignment(shape, rules)
 
 
+def drafts(shape: Shape) -> int:
+    """How many tokens behind a step draft models read, each of a chain one further than the last; 0 without any."""
+    return shape.reads_ahead if shape.eagle or any(group.eagle for group in shape.groups) else 0
+
+
+def names_ahead(shape: Shape) -> int:
+    """A draft model computes the last position of a block from the token behind it: so that token names the block."""
+    return drafts(shape) if shape.caching else 0
+
+
+def left(core: Core) -> int:
+    """Tokens at the end of a prompt that no lookup of it finds: the last one, or those that names cover besides."""
+    return max(1, core.ahead)
+
+
 def ends_inside(core: Core) -> bool:
     """Do hits end inside blocks?"""
     return any(core.alignment < rule.b for rule in core.rules if not rule.scratch)

@@ -212,7 +212,11 @@ CAME = (
             "worth": partial(worth, ()),
         },
         had=("eagle-cut-twice", "eagle-in-turn", "eagle-last-block", EARLY, AGAIN),
-        new=(*deviations_0330.FOR_CONNECTOR, *deviations_0330.OF_KINDS),  # nobody asks an older release for these
+        new=(
+            *deviations_0330.FOR_CONNECTOR,
+            *deviations_0330.OF_KINDS,
+            *deviations_0330.OF_CHAINS,
+        ),  # nobody asks an older release for these
     ),
     Came(since="0.32", had=("common-prefix-unknown",)),
     Came(since="0.31", had=(LATE.id, BY_NAME.id, UNTAGGED.id, TWICE)),

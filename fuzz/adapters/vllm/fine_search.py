@@ -8,7 +8,7 @@ block inside blocks, and gives it up; in 0.33 names look ahead instead.
 from collections.abc import Collection, Sequence
 
 from ....model import arith
-from ....model.attention import Mamba, Rule, demand
+from ....model.attention import Chunked, Mamba, Rule, demand
 from ....model.features import inside, lookups
 from ....model.ops import NULL
 from ....model.state import Request
@@ -17,10 +17,10 @@ from .search import HitSearch, SpecGroup
 
 APART = LEFT_BEHIND, AHEAD, RINGS = "windows-left-behind", "states-ahead-of-attention", "rings-lag-behind"
 """Ids of the deviations of a lookup for a connector."""
-REFUSED = "windows-refuse-fine-hits"
+REFUSED, PAST = "windows-refuse-fine-hits", "lookup-past-the-last-name"
 FINE_SEARCH = (
     *("chunk-astride-block", "chunked-refuses", "window-of-one"),
-    *("eagle-cut-twice", "eagle-in-turn", "eagle-last-block", "hit-not-cut", REFUSED),
+    *("eagle-cut-twice", "eagle-in-turn", "eagle-last-block", "hit-not-cut", REFUSED, PAST),
 )
 """Ids of the deviations of this search; those of a draft model are not in 0.33."""
 
@@ -143,9 +143,21 @@ class FineSearch(HitSearch):
             return 0, [[] for _ in kind.groups]
         demand(not self.fine or rule.b <= unit or REFUSED not in self.quirks)
         hit = self._hit(kind, limit, drop)
+        demand(PAST not in self.quirks or not self._is_past(kind, limit), "IndexError")
         return hit.stop * rule.b, [
             [self._block(group, i) if i >= hit.start else NULL for i in range(hit.stop)] for group in kind.groups
         ]
+
+    def _is_past(self, kind: SpecGroup, limit: int) -> bool:
+        """True if it asks for the name of a block behind the last one that has a name."""
+        rule, known = kind.rule, len(self.request.chain) * self.core.shape.hash_block_size // kind.rule.b
+        first = rule.skipped(limit) // rule.b if isinstance(rule, Chunked) else known
+        if rule.is_full or limit // rule.b <= max(first, known):
+            return False
+        return all(self._is_found(kind, i) for i in range(first, known))
+
+    def _is_found(self, kind: SpecGroup, i: int) -> bool:
+        return all(self._block(group, i) != NULL for group in kind.groups)
 
     def _is_named(self, kind: SpecGroup, length: int) -> bool:
         return all(self.names.at(group, length) != NULL for group in kind.groups)

@@ -65,7 +65,7 @@ class VllmStyleTarget:
         self._called = binding.release
         self._requests: dict[str, LiveRequest] = {}
         self._adapters: dict[str, int] = {}
-        self._hashers: dict[tuple[int, bool], Any] = {}
+        self._hashers: dict[tuple[int, int], Any] = {}
         self._refusals: Refusals | None = None
         self._reused: list[Any] = []
         """Blocks of which somebody who reads on is told in this operation."""
@@ -132,7 +132,8 @@ class VllmStyleTarget:
 
     def _hasher_of(self, shape: Shape) -> Any:
         """What computes the hashes of blocks; it knows nothing of a core, so those of one block size share it."""
-        key = shape.hash_block_size, shape.eagle or any(group.eagle for group in shape.groups)
+        drafts = shape.eagle or any(group.eagle for group in shape.groups)
+        key = shape.hash_block_size, drafts * shape.reads_ahead
         if key not in self._hashers:
             self._hashers[key] = self._binding.block_hasher(shape)
         return self._hashers[key]

@@ -118,6 +118,17 @@ def copies_forgotten(right):
     return predicted
 
 
+def window_of_a_longer_chain(core):
+    today.chain(core)
+    for rule in core.rules:
+        rule.again = 2 * rule.again
+
+
+def state_past_its_replay(core, group, request, num_tokens):
+    """The state at a prompt's end is named where only one token is left."""
+    return copies.name_tail(core, group, request, num_tokens, 1)
+
+
 def names_stay(core, group, name, is_state):
     """The names of a state that a request has named itself do not move to the copy."""
     core.named_itself.pop((group, name), None)
@@ -191,7 +202,11 @@ FAULTS = {
     "junction-at-the-hit": Fault(put(junction=lambda core, request, hit: hit), HYBRIDS),
     "junction-by-scheduler-block": Fault(put(junction=by_scheduler_block), STATES),
     "names-do-not-look-ahead": Fault(put(ahead=lambda shape: 0)),
-    "names-look-two-ahead": Fault(put(ahead=lambda shape: 2 * today.names_ahead(shape))),
+    "names-look-two-ahead": Fault(put(ahead=lambda shape: 2 * inside.names_ahead(shape))),
+    "names-of-chains-look-one-ahead": Fault(put(ahead=lambda shape: min(1, inside.names_ahead(shape)))),
+    "chains-prefill-nothing-again": Fault(put(chain=lambda core: None), ("sliding", "full+sliding")),
+    "window-of-a-longer-chain": Fault(put(chain=window_of_a_longer_chain), ("sliding", "full+sliding")),
+    "state-past-its-replay": Fault(put(name_tail=state_past_its_replay), STATES),
     "events-with-version": Fault(put(event_keys=extra_keys), ("full",)),
     "cut-by-computed": Fault(put(settled=lambda request, computed: computed), ("sliding", "full+sliding")),
     "skipped-by-computed": Fault(put(surely=lambda request: request.computed), ("sliding", "full+sliding")),
