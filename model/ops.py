@@ -76,6 +76,7 @@ class Shape(_Brief):
     sampling: int = 0  #: metrics follow the first of so many blocks that are handed out; 0: there is no collector
     names_junctions: bool = False  #: with drafts, a state inside a block is named where a prefix ends that others share
     watermark: int = 0  #: blocks that stay free when a request is admitted while others run
+    old_names: bool = False  #: with drafts, names do not look ahead (a connector's): a hit needs what is behind it
     reads_ahead: int = 1  #: tokens behind a step that draft models read, in a chain; all but one are prefilled again
 
     @property

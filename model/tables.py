@@ -65,8 +65,7 @@ class Core(Kept):
         return rule.required(plan.op.encoder_tokens if rule.by_encoder else plan.need)
 
     def predicted(self, plan: Plan, counts: list[int], *, capped: bool = False) -> int:
-        """Blocks that will leave the free queue, over all groups (T7). With `capped`, of those at most as many new
-        ones as a request can hold at once (vllm-project/vllm#39734)."""
+        """Blocks that leave the free queue (T7); `capped`: at most what a request holds (vllm-project/vllm#39734)."""
         return sum([self.policy.predicted(self, group, plan, counts, capped) for group in range(len(self.rules))])
 
     def begun(self, group: int, plan: Plan) -> tuple[list[int], int]:

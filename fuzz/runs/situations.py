@@ -214,6 +214,7 @@ class Situations:
                 row and tokens % rule.b for row, rule in zip(blocks, model.rules, strict=True)
             )
             self.reached["names look ahead"] += tokens > 0 and model.ahead > 0
+            self.reached["names look no further than a block"] += tokens > 0 and self._drafts
             self.reached["names look further ahead"] += tokens > 0 and model.ahead > 1
             self.reached["shared prefix goes on"] += request.junction > 0
         self.reached["hit with null entries"] += tokens > 0 and any(NULL in row for row in blocks)

@@ -48,6 +48,8 @@ def with_offered(draw: Draw, shape: Shape, lacks: Collection[str]) -> Shape:
         shape = replace(shape, names_junctions=flagged and draw.integer(0, 1) == 0)
     if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle):
         shape = _with_chains(draw, shape)
+    if "Shape.old_names" not in lacks and (flagged or shape.eagle) and shape.reads_ahead == 1:
+        shape = replace(shape, old_names=not shape.names_junctions and draw.integer(0, 2) == 0)
     if "Shape.watermark" in lacks:
         return shape
     return replace(shape, watermark=min(draw.choose((0, 0, 1, 2)), (shape.num_blocks - 1) // 4))

@@ -25,7 +25,8 @@ def left(rule: Rule, step: Step) -> dict[int, int]:
     shape, grid = rule.shape, rule.group.checkpoint
     if not grid or not isinstance(rule, Mamba) or not rule.align or not shape.caching or step.drafts:
         return {}
-    at = arith.down(step.end - max(1, inside.names_ahead(shape)), unit(shape))
+    behind = unit(shape) if shape.old_names and inside.drafts(shape) else max(1, inside.names_ahead(shape))
+    at = arith.down(step.end - behind, unit(shape))
     entry, start = arith.cdiv(step.end, rule.b) - 2, step.start
     begins = start % shape.hash_block_size == 0 and entry > (start - 1) // rule.b
     return {entry: at} if begins and at >= start + shape.hash_block_size and (at - start) % grid == 0 else {}

@@ -75,8 +75,8 @@ def worth(core: Core, group: int, i: int, request: Request, unit: int = 0) -> bo
 
 def resumed_at(core: Core, request: Request, unit: int) -> set[int]:
     """Where a hit of a later request can end: tokens."""
-    prompt, further = len(request.submit.prompt), max([inside.left(core), *[rule.behind for rule in core.rules]])
-    return {arith.down(prompt - further, unit), arith.down(request.junction, unit)}
+    prompt = len(request.submit.prompt)
+    return {arith.down(prompt - inside.left(core), unit), arith.down(request.junction, unit)}
 
 
 TODAY = Policy(

@@ -125,7 +125,8 @@ class Binding:
         release = self.release
         keywords: dict[str, object] = {"use_eagle": shape.eagle}
         if release.eagle == "lookahead":
-            keywords |= {"use_eagle": False, "num_hash_lookahead_tokens": self._hash_lookahead(shape)}
+            old = shape.old_names and inside.drafts(shape) > 0
+            keywords |= {"use_eagle": old, "num_hash_lookahead_tokens": self._hash_lookahead(shape)}
             keywords["num_prefill_lookahead"] = inside.drafts(shape)
         if release.token_limit:
             keywords[release.token_limit] = shape.max_num_batched_tokens
@@ -144,7 +145,8 @@ class Binding:
     def _hash_lookahead(self, shape: Shape) -> int:
         """How many tokens behind a block its hash covers, too."""
         drafts = shape.eagle or any(group.eagle for group in shape.groups)
-        return shape.reads_ahead * (self.release.eagle == "lookahead" and shape.caching and drafts)
+        ahead = self.release.eagle == "lookahead" and shape.caching and drafts and not shape.old_names
+        return shape.reads_ahead * ahead
 
     def block_hasher(self, shape: Shape) -> Any:
         """The function that computes the hashes of a request's full blocks."""

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from ....model import arith, lookup, tables
+from ....model import arith, lookup
 from ....model.attention import CoreError, Full, Mamba, demand
 from ....model.features import copies, inside, reports, today
 from ....model.kinds import rswa
@@ -15,9 +15,10 @@ from ....model.ops import NULL, Shape, Submit
 from ....model.state import Request
 from ....model.tables import BlockIds, Core, Policy
 from ...targets.deviations import Deviation, Note, UndefinedStateError
-from . import deviations, state_deviations
-from .fine_search import APART, FINE_SEARCH, PAST, FineSearch, fine_for_connector, fine_hit, fine_junction
+from . import deviations, kept_blocks, state_deviations
+from .fine_search import APART, FINE_SEARCH, PAST, FineSearch, fine_for_connector, today_hit, today_junction
 from .identity_deviations import OVERLAPPING, Keys
+from .kept_blocks import EARLY
 
 REPORTED, UNREPORTED = "reported-as-whole", "connector-unreported"
 CHAIN_LATE, BEYOND = "registers-chains-late", "replay-boundary-beyond"
@@ -31,6 +32,7 @@ STILL = (
     *("chunked-cap", "states-by-scheduler", "mamba-states-pile-up", "draft-states-moved-away", "mamba-gate"),
     *("mamba-negative-demand", "mamba-external-state", "states-left-behind", "sink-construction"),
     *("chunk-astride-block", "chunked-refuses", "window-of-one", "registers-unreadable"),
+    *("eagle-cut-twice", "eagle-in-turn", "eagle-last-block"),
     *("registers-by-scheduler-block", "cut-by-all-computed", "gate-behind-hit", "gate-lookahead", "gate-reserved"),
     *("overlapping-items", "item-lengths", "embeddings-mask", "misuse-unchecked"),
 )
@@ -93,6 +95,15 @@ DEVIATIONS: tuple[Deviation, ...] = (
         source="Found by lockstep.",
     ),
     Deviation(
+        EARLY,
+        reason=(
+            "with eagle, the boundaries kept for a replay of the prompt are counted in scheduler blocks, of which one "
+            "is given up: a replay could resume later, at a boundary that is not kept"
+        ),
+        condition="a retention interval, eagle, and groups whose blocks are smaller than the scheduler's",
+        source="Found by lockstep.",
+    ),
+    Deviation(
         PAST,
         reason=(
             "names cover several tokens behind a block, so fewer blocks have names than a hit could have; a lookup of "
@@ -150,7 +161,7 @@ def named_beyond(note: Note, core: Core, group: int, request: Request, num_token
     """Full attention names the end of a prompt as if names covered one token behind it."""
     rule, unit, prompt = core.rules[group], core.shape.hash_block_size, len(request.submit.prompt)
     ends = [arith.down(prompt - least, unit) for least in (1, inside.left(core))]
-    if not isinstance(rule, Full) or ends[0] == ends[1]:
+    if not isinstance(rule, Full) or core.ahead < 2 or ends[0] == ends[1]:
         return copies.name_tail(core, group, request, num_tokens)
     note(BEYOND, any(min(end, len(request.chain) * unit, num_tokens) % rule.b for end in ends))
     return copies.name_tail(core, group, request, num_tokens, 1)
@@ -211,10 +222,11 @@ def all_processed(quirks: Collection[str], request: Request, computed: int) -> i
     return computed - (request.computed - request.processed) if quirks else today.settled(request, computed)
 
 
-def late_reach(quirks: Collection[str], core: Core, group: int, num_tokens: int) -> int:
+def release_reach(quirks: Collection[str], core: Core, group: int, num_tokens: int) -> int:
     """Leading tokens that the release registers."""
-    late = max(0, inside.drafts(core.shape) - 1) if quirks and len(core.rules) == 1 else 0
-    return tables.reach(core, group, max(0, num_tokens - late))
+    late = max(0, inside.drafts(core.shape) - 1) if CHAIN_LATE in quirks and len(core.rules) == 1 else 0
+    unreadable = [name for name in quirks if name != CHAIN_LATE]
+    return deviations.release_reach(unreadable, core, group, max(0, num_tokens - late))
 
 
 def resumed_at(quirks: Collection[str], core: Core, request: Request, unit: int) -> set[int]:
@@ -227,6 +239,8 @@ def resumed_at(quirks: Collection[str], core: Core, request: Request, unit: int)
 def release_worth(quirks: Collection[str], core: Core, group: int, i: int, request: Request) -> bool:
     """Whether the release registers a block."""
     rule, shape = core.rules[group], core.shape
+    if any(one.eagle for one in core.rules):
+        return kept_blocks.worth(quirks, core, group, i, request, lower=True)
     thinned = rule.windowed or (isinstance(rule, Mamba) and shape.retention_interval is not None)
     if not thinned and "registers-unreadable" in quirks:
         return True
@@ -243,11 +257,11 @@ def release_worth(quirks: Collection[str], core: Core, group: int, i: int, reque
 
 DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     **deviations.DECISIONS,
-    "hit": (FINE_SEARCH, fine_hit),
-    "junction": (FINE_SEARCH, fine_junction),
+    "hit": (FINE_SEARCH, today_hit),
+    "junction": (FINE_SEARCH, today_junction),
     "connector_hit": ((*FINE_SEARCH, *APART), fine_for_connector),
-    "worth": (("registers-unreadable", "registers-by-scheduler-block", BEYOND), release_worth),
-    "reach": ((CHAIN_LATE,), late_reach),
+    "worth": (("registers-unreadable", "registers-by-scheduler-block", BEYOND, EARLY), release_worth),
+    "reach": ((CHAIN_LATE, "registers-unreadable"), release_reach),
     "settled": (("cut-by-all-computed",), all_processed),
     "also_named": ((OUTPUT_NAMED,), named_as_prompt),
 }

@@ -133,7 +133,7 @@ class VllmStyleTarget:
     def _hasher_of(self, shape: Shape) -> Any:
         """What computes the hashes of blocks; it knows nothing of a core, so those of one block size share it."""
         drafts = shape.eagle or any(group.eagle for group in shape.groups)
-        key = shape.hash_block_size, drafts * shape.reads_ahead
+        key = shape.hash_block_size, drafts * shape.reads_ahead * (not shape.old_names)
         if key not in self._hashers:
             self._hashers[key] = self._binding.block_hasher(shape)
         return self._hashers[key]

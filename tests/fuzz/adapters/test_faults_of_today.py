@@ -129,6 +129,17 @@ def state_past_its_replay(core, group, request, num_tokens):
     return copies.name_tail(core, group, request, num_tokens, 1)
 
 
+class NothingBehind(inside.Names):
+    def __init__(self, core, request):
+        super().__init__(core, request, reads_on=False)
+
+
+def hit_with_nothing_behind(core, request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inside, "Names", NothingBehind)
+        return inside.hit(core, request)
+
+
 def names_stay(core, group, name, is_state):
     """The names of a state that a request has named itself do not move to the copy."""
     core.named_itself.pop((group, name), None)
@@ -204,6 +215,8 @@ FAULTS = {
     "names-do-not-look-ahead": Fault(put(ahead=lambda shape: 0)),
     "names-look-two-ahead": Fault(put(ahead=lambda shape: 2 * inside.names_ahead(shape))),
     "names-of-chains-look-one-ahead": Fault(put(ahead=lambda shape: min(1, inside.names_ahead(shape)))),
+    "old-names-look-ahead": Fault(put(ahead=lambda shape: inside.drafts(shape) * shape.caching)),
+    "old-names-need-nothing-behind": Fault(put(hit=hit_with_nothing_behind)),
     "chains-prefill-nothing-again": Fault(put(chain=lambda core: None), ("sliding", "full+sliding")),
     "window-of-a-longer-chain": Fault(put(chain=window_of_a_longer_chain), ("sliding", "full+sliding")),
     "state-past-its-replay": Fault(put(name_tail=state_past_its_replay), STATES),
