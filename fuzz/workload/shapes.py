@@ -45,7 +45,7 @@ def with_offered(draw: Draw, shape: Shape, lacks: Collection[str]) -> Shape:
         shape = _with_checkpoints(draw, shape)
     flagged = any(group.eagle for group in shape.groups)
     if "Shape.names_junctions" not in lacks:
-        shape = replace(shape, names_junctions=flagged and draw.integer(0, 1) == 0)
+        shape = replace(shape, names_junctions=flagged and draw.integer(0, 2) > 0)
     if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle):
         shape = _with_chains(draw, shape)
     if "Shape.old_names" not in lacks and (flagged or shape.eagle) and shape.reads_ahead == 1:
