@@ -8,12 +8,12 @@ block inside blocks, and gives it up; in 0.33 names look ahead instead.
 from collections.abc import Collection, Sequence
 
 from ....model import arith
-from ....model.attention import Chunked, Mamba, demand
+from ....model.attention import Mamba, demand
 from ....model.features import inside, lookups
 from ....model.ops import NULL
 from ....model.state import Request
 from ....model.tables import BlockIds, Core
-from .search import HitSearch, SpecGroup
+from .search import HitSearch, SpecGroup, asked_first
 
 APART = LEFT_BEHIND, AHEAD, RINGS = "windows-left-behind", "states-ahead-of-attention", "rings-lag-behind"
 """Ids of the deviations of a lookup for a connector."""
@@ -124,7 +124,7 @@ class FineSearch(HitSearch):
     def _is_past(self, kind: SpecGroup, limit: int) -> bool:
         """True if it asks for the name of a block behind the last one that has a name."""
         rule, known = kind.rule, len(self.request.chain) * self.core.shape.hash_block_size // kind.rule.b
-        first = rule.skipped(limit) // rule.b if isinstance(rule, Chunked) else known
+        first = asked_first(rule, limit, known)
         if rule.is_full or limit // rule.b <= max(first, known):
             return False
         return all(self._is_found(kind, i) for i in range(first, known))
