@@ -129,7 +129,7 @@ class HitSearch:
 
 
 def asked_first(rule: Rule, limit: int, known: int) -> int:
-    """The first block of a kind that is asked for in order; of these, `known` have names. A chunk begins with its own."""
+    """The first block of a kind that is asked for in order; of these, `known` have names. A chunk begins with its."""
     return rule.skipped(limit) // rule.b if isinstance(rule, Chunked) else known
 
 
