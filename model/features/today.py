@@ -56,7 +56,9 @@ def event_keys(submit: Submit, start: int, end: int) -> tuple[ExtraKey, ...]:
 
 def check(shape: Shape, rules: Sequence[Rule]) -> None:
     """A retention interval thins out windows and states; 0 says nothing where there are neither. Groups may be of one
-    kind."""
+    kind. A chain of draft models reads no further than a scheduler block."""
+    flagged = shape.caching and any(group.eagle for group in shape.groups)
+    demand(not flagged or shape.reads_ahead <= shape.scheduler_block_size, "ValueError")
     retention = shape.retention_interval
     thinned = any(rule.windowed or isinstance(rule, Mamba) for rule in rules)
     if retention is not None and (thinned or retention):

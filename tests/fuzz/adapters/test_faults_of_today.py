@@ -101,6 +101,10 @@ def not_last(right):
     return lambda core, name: right(core, name)[:-1]
 
 
+def not_behind_the_next(right):
+    return lambda core, name: (tuple(core.state.queue()), *right(core, name)[1:])
+
+
 def keeps_one_more(right):
     return lambda core, group, name, settled: right(core, group, name, settled - 1)
 
@@ -248,6 +252,7 @@ FAULTS = {
     "nothing-reported": Fault(put(report=lambda *given: None)),
     "last-group-not-reported": Fault(entry("report", but_the_last_group), HYBRIDS),
     "cached-tokens-not-told": Fault(entry("read", not_last)),
+    "next-block-told-as-behind-it": Fault(entry("read", not_behind_the_next)),
     "no-checkpoints": Fault(put(checkpoints=None, stands=tables.stands), STATES),
     "checkpoint-an-entry-before": Fault(entry("checkpoints", a_place_before), STATES),
     "watched-blocks-reused-first": Fault(put(watch=first_of_all)),
