@@ -35,7 +35,7 @@ class Rule:
         self.group, self.shape, self.eagle = group, shape, eagle
         self.sinks = group.kind == "sink"  # is its start kept by the core itself, for all requests?
         self.b = group.block_size * shape.parallel  # tokens per block table entry
-        self.w, self.k, self.p = group.window, group.chunk, group.speculative_blocks
+        self.w, self.k, self.p, self.again = group.window, group.chunk, group.speculative_blocks, 0
         self.behind = self.b if eagle and self.needs_behind else 0  # tokens behind a hit that must be cached (§8)
 
     def attends(self, q: int, t: int) -> bool:
@@ -87,7 +87,7 @@ class Sliding(Rule):
     def cap(self, lookahead: int = 0) -> int:
         """See `arith.cap_sliding` (T4)."""
         batched, max_len = self.shape.max_num_batched_tokens, self.shape.max_model_len
-        return arith.cap_sliding(self.w, self.b, batched, max_len) + arith.cdiv(lookahead, self.b)
+        return arith.cap_sliding(self.w + self.again, self.b, batched, max_len) + arith.cdiv(lookahead, self.b)
 
 
 class Chunked(Rule):

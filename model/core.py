@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from . import arith, legal, lookup, ops
 from .attention import NO_STEP, CoreError, Mamba, Step, demand, rules_for
+from .features.decisions import looked_up
 from .identity import Identities
 from .ops import DONE, NULL, OPERATIONS, Done, Failed, Group, Operation, Outcome, Refused, Shape, Value
 from .shown.snapshot import Labels, Snapshot, event_value
@@ -44,6 +45,7 @@ class Model(Core):
                 self.policy.set_aside(self, rule)
             self.policy.check(shape, self.rules)
             self.alignment = self.policy.alignment(shape, self.rules)
+            self.policy.chain(self)
         except CoreError as error:
             self.construction = Failed(str(error))
 
@@ -63,8 +65,7 @@ class Model(Core):
         error = legal.error_of(self, operation)
         outcome = Failed(error) if error else self.carry_out(operation)
         self.last = (operation, outcome)
-        if self.policy.reused is not None:
-            self.offered += self.policy.reused(self)
+        self.offered += self.policy.reused(self) if self.policy.reused is not None else ()
         return outcome
 
     def carry_out(self, operation: Operation) -> Outcome:
@@ -152,11 +153,7 @@ class Model(Core):
                 tokens, blocks, request.lags = self.policy.connector_hit(self, request)
             else:
                 tokens, blocks = self.policy.hit(self, request)
-            if self.policy.junction is not None:
-                request.junction = self.policy.junction(self, request, tokens)
-            request.hit = None
-            if request.submit.reports_hits and self.policy.report is not None and tokens:
-                self.policy.report(self, request, tokens, blocks)
+            looked_up(self, request, tokens, blocks)
             if not self.policy.counts_admitted:
                 self.count_lookup(request, tokens)
         request.hit = (tokens, blocks)
@@ -180,9 +177,8 @@ class Model(Core):
         total = min(local + op.external, max_len)
         main = total + op.new_tokens
         kept = min(self.policy.settled(request, total), total - op.in_flight)
-        plan = Plan(op, hit, total, kept, main, min(main + op.lookahead, max_len), local)
-        if self.policy.margin is not None:
-            plan = plan._replace(margin=self.policy.margin(self, op))
+        margin = self.policy.margin(self, op)
+        plan = Plan(op, hit, total, kept, main, min(main + op.lookahead, max_len), local, margin)
         if op.gate and not self.policy.admits(self, plan):
             raise Refusal("refused by gate")
         for group in groups:
@@ -200,8 +196,7 @@ class Model(Core):
         request.written = request.written.then(Step(total, main, drafts), loaded=op.external > 0)
         if self.shape.caching and not op.delay:
             self.register(op.request, min(main, len(request.tokens)))
-        if self.policy.finish is not None:
-            self.policy.finish(self)
+        self.policy.finish(self)
         request.compute(local + op.external)
         request.scheduled, request.arriving, request.runs = op.new_tokens, op.external if op.delay else 0, not op.delay
         if self.policy.counts_admitted and op.hit and self.shape.caching and not request.submit.skip_lookup:
@@ -218,7 +213,7 @@ class Model(Core):
         request.computed, request.arriving = request.computed - op.missing, 0
         if self.shape.caching:
             self.register(op.request, request.computed)
-        if op.missing and self.policy.zero_again is not None:
+        if op.missing:
             self.policy.zero_again(self, op.request)
         request.compute(request.computed - (request.computed == len(request.tokens)))
 
@@ -226,8 +221,7 @@ class Model(Core):
 
     def free(self, op: ops.Free) -> Value:
         """The request gives its blocks back and is forgotten; nothing happens for an unknown one (S12)."""
-        if self.policy.last_offer is not None:
-            self.policy.last_offer(self, op.request)
+        self.policy.last_offer(self, op.request)
         kept = [block for tables in self.state.tables for block in tables.get(op.request, ()) if op.keep and block]
         self.state.outside += kept
         self.policy.give_back(self, op.request)
@@ -273,8 +267,7 @@ class Model(Core):
     # Observers.
 
     def common_prefix(self, op: ops.CommonPrefix) -> Value:
-        """Leading blocks that all tables of the group hold, by reference count (vllm-project/vllm#23130,
-        vllm-project/vllm#55227)."""
+        """Leading blocks that all tables hold, by references (vllm-project/vllm#23130, vllm-project/vllm#55227)."""
         counts = self.state.references()
         return tuple(self.policy.shared_prefix(self, group, op.request, counts) for group in range(len(self.rules)))
 
@@ -301,8 +294,7 @@ class Model(Core):
         return ids
 
     def take_stats(self, op: ops.TakeStats) -> Value:
-        """Requests, queried and hit tokens since the last call; separately for requests that had been preempted. With
-        sampling, also what became of the blocks that were followed."""
+        """Requests, queried and hit tokens since the last call, of preempted ones apart; and of followed blocks."""
         counted, self.stats = self.stats, [0] * 7
         stats = (bool(counted[0]), *counted[1:]) if self.shape.stats else None
         return (stats, self.state.metrics.drain()) if self.shape.sampling else stats

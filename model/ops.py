@@ -44,9 +44,7 @@ class Group(_Brief):
     chunk: int = 0  #: chunked kind: a query attends within its chunk of so many tokens
     mamba_mode: MambaMode = "none"
     speculative_blocks: int = 0  #: mamba kind: blocks set aside for states of drafts
-    checkpoint: int = (
-        0  #: mamba kind: a step leaves a state a multiple of so many tokens behind its start, too; 0: none
-    )
+    checkpoint: int = 0  #: mamba kind: a step leaves a state a multiple of so many tokens behind its start, too; or 0
     sink_len: int = 0  #: sink kind: tokens whose blocks are taken from the pool once and for all
     num_heads: int = 1  #: no rule reads it; it makes specs differ
     eagle: bool = False
@@ -78,6 +76,8 @@ class Shape(_Brief):
     sampling: int = 0  #: metrics follow the first of so many blocks that are handed out; 0: there is no collector
     names_junctions: bool = False  #: with drafts, a state inside a block is named where a prefix ends that others share
     watermark: int = 0  #: blocks that stay free when a request is admitted while others run
+    old_names: bool = False  #: with drafts, names do not look ahead (a connector's): a hit needs what is behind it
+    reads_ahead: int = 1  #: tokens behind a step that draft models read, in a chain; all but one are prefilled again
 
     @property
     def parallel(self) -> int:

@@ -10,13 +10,13 @@ from typing import NamedTuple, TypeAlias
 
 from . import arith, lookup, ops
 from .attention import Arrangement, Mamba, Rule, arrangement, demand, most_states
+from .features.decisions import Additions, Kept, ended, stored
 from .identity import ExtraKey, Identity, extra_keys
 from .ops import NULL, Shape
 from .shown.metrics import Metrics
-from .state import Key, Request, State, Stored
+from .state import Key, Request
 
 BlockIds: TypeAlias = list[list[int]]  # per group
-Offer: TypeAlias = tuple[str, int, int, int]  # request, group, block, tokens
 UNKNOWN = -1  # stands for a block that an allocation is about to take
 
 
@@ -33,31 +33,22 @@ class Plan(NamedTuple):
     margin: int = 0  # blocks that stay free beside those that others have reserved
 
 
-class Core:
+class Core(Kept):
     """Requests and their tables over one pool."""
 
     rules: list[Rule]
     alignment: int
-    ahead = 0  # how many tokens behind a block its identity covers, too
 
     def __init__(self, shape: Shape, policy: "Policy") -> None:
+        super().__init__(shape, policy)
         self.shape, self.policy = shape, policy
         self.requests: dict[str, Request] = {}
-        if policy.ahead is not None:
-            self.ahead = policy.ahead(shape)
         self.state = policy.state(shape.num_blocks, len(shape.groups), Metrics(shape.sampling, shape.caching))
         self.registered: list[dict[str, int]] = [{} for _ in shape.groups]
         """Per group: how many leading table entries of a request count as registered; its keys are the running ones."""
         self.registered_this_step: set[Key] = set()
         """Mamba states that were registered in this step: no request can continue from them yet (core.md §7)."""
         self.new_block_ids: BlockIds = [[] for _ in shape.groups]
-        self.tails: dict[tuple[int, str], tuple[int, int]] = {}
-        """By group and request: the table entry and the block that it shares and will write on in (`partial`)."""
-        self.named_itself: dict[tuple[int, str], int] = {}
-        """Of those that the request has named itself, tokens up to the end: the names move, not the table."""
-        self.copied: tuple[tuple[int, int], ...] = ()  # source and target of each copy that the operation asks for
-        self.offers: list[Offer] = []  # states offered to a connector that are not told yet
-        self.offered: tuple[ops.Value, ...] = ()  # what the operation tells besides its outcome
 
     def identity(self, request: Request, group: int, i: int) -> Identity:
         """The content up to the end of block `i` of the request's table."""
@@ -74,8 +65,7 @@ class Core:
         return rule.required(plan.op.encoder_tokens if rule.by_encoder else plan.need)
 
     def predicted(self, plan: Plan, counts: list[int], *, capped: bool = False) -> int:
-        """Blocks that will leave the free queue, over all groups (T7). With `capped`, of those at most as many new
-        ones as a request can hold at once (vllm-project/vllm#39734)."""
+        """Blocks that leave the free queue (T7); `capped`: at most what a request holds (vllm-project/vllm#39734)."""
         return sum([self.policy.predicted(self, group, plan, counts, capped) for group in range(len(self.rules))])
 
     def begun(self, group: int, plan: Plan) -> tuple[list[int], int]:
@@ -85,9 +75,9 @@ class Core:
         if name in self.registered[group] or rule.by_encoder or not (any(plan.hit) or plan.op.external > 0):
             return table, 0
         demand(not table)
-        skipped, external = rule.first(plan.settled), plan.op.external
+        skipped, external = rule.first(plan.settled - rule.again), plan.op.external
         if skipped or self.policy.skips_tokens:
-            external = min(external, plan.total - max(0, rule.skipped(plan.settled)))
+            external = min(external, plan.total - max(0, rule.skipped(plan.settled - rule.again)))
         start = [NULL] * skipped + plan.hit[group][skipped:]
         return start, arith.cdiv(plan.total, rule.b) - len(start) if external > 0 else 0
 
@@ -152,33 +142,23 @@ class Core:
             if first < end:
                 self.registered[group][name] = end
                 self._register(group, request, first, end)
-            if self.policy.name_tail is not None:
-                self.policy.name_tail(self, group, request, num_tokens)
+            self.policy.name_tail(self, group, request, num_tokens)
             if self.policy.offer is not None and first < end:
                 self.policy.offer(self, group, name, first, end)
 
     def _register(self, group: int, request: Request, first: int, end: int) -> None:
         """The same for blocks `first .. end - 1` of one group."""
         rule, table = self.rules[group], self.state.tables[group].get(request.submit.request, [])
+        worth, stands = self.policy.worth, self.policy.stands
         held = [i for i in range(first, end) if table[i] != NULL]
-        stored = {
-            i: self.identity(request, group, i)
-            for i in held
-            if self.policy.worth(self, group, i, request) and self.policy.stands(self, group, i, request)
-        }
-        for i, identity in stored.items():
+        kept = [i for i in held if worth(self, group, i, request) and stands(self, group, i, request)]
+        named = {i: self.identity(request, group, i) for i in kept}
+        for i, identity in named.items():
             self.state.register(table[i], (group, identity), (i + 1) * rule.b)
         if isinstance(rule, Mamba) and self.policy.offer is None:
-            self.registered_this_step.update((group, identity) for identity in stored.values())
-        parent = self.identity(request, group, first - 1) if first else None
-        tokens = tuple(request.tokens[first * rule.b : end * rule.b])
-        submit = request.submit
-        keys = tuple(self.policy.event_keys(submit, i * rule.b, (i + 1) * rule.b + self.ahead) for i in stored) or None
-        ends = [(i + 1) * rule.b for i in stored] if self.ahead else ()
-        ahead = tuple(tuple(request.tokens[at : at + self.ahead]) for at in ends)
-        self.state.events.append(
-            Stored((*stored.values(),), parent, tokens, rule.b, submit.adapter, keys, group, ahead)
-        )
+            self.registered_this_step.update((group, identity) for identity in named.values())
+        places = [(i * rule.b, (i + 1) * rule.b) for i in named]
+        self.state.events.append(stored(self, group, request, places, (first * rule.b, end * rule.b), rule.b))
 
 
 # What a core decides.
@@ -244,7 +224,7 @@ def predicted(core: Core, group: int, plan: Plan, counts: list[int], capped: boo
             copied = core.policy.copies is not None and core.policy.copies(core, group, plan)
             return core.policy.states(core, group, plan, counts, capped) + copied
     running = name in core.registered[group] or rule.by_encoder
-    skipped = 0 if running else rule.first(plan.settled)
+    skipped = 0 if running else rule.first(plan.settled - rule.again)
     kept = hit[max(0, skipped - len(table)) :]
     required, entries = core.required(group, plan), max(skipped, len(hit) + len(table))
     taken = candidates(kept, counts)
@@ -332,9 +312,8 @@ def give_back(core: Core, name: str) -> None:
     """Free the request's blocks group by group, each table from its end, since a longer prefix is less likely to be
     shared (vllm-project/vllm#48489)."""
     core.state.let_go(core.policy.renewed(core, name))
+    ended(core, name)
     for group, tables in enumerate(core.state.tables):
-        core.tails.pop((group, name), None)
-        core.named_itself.pop((group, name), None)
         core.policy.let_go(core, group, tables.pop(name, [])[::-1], False)
         core.registered[group].pop(name, None)
 
@@ -375,15 +354,14 @@ def candidates(blocks: list[int], counts: list[int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Additions):
     """What a core decides, one function for each decision. The defaults are the specification; to describe a core that
-    decides otherwise, replace an entry."""
+    decides otherwise, replace an entry. What is in `features` has entries of its own."""
 
     set_aside: Callable[[Core, Rule], None] = set_aside
     content_keys: Callable[[ops.Submit, int, int], tuple[ExtraKey, ...]] = extra_keys
     event_keys: Callable[[ops.Submit, int, int], tuple[ExtraKey, ...]] = extra_keys
     hit: Callable[[Core, Request], tuple[int, BlockIds]] = hit
-    connector_hit: Callable[[Core, Request], tuple[int, BlockIds, bool]] | None = None  # may states end before it?
     settled: Callable[[Request, int], int] = settled
     reach: Callable[[Core, int, int], int] = reach
     worth: Callable[[Core, int, int, Request], bool] = worth
@@ -403,24 +381,3 @@ class Policy:
     check: Callable[[Shape, Sequence[Rule]], None] = lookup.check
     alignment: Callable[[Shape, Sequence[Rule]], int] = lookup.alignment
     shared_prefix: Callable[[Core, int, str, list[int]], int] = shared_prefix
-    # What is in `features`; without it None and False.
-    state: type[State] = State
-    ahead: Callable[[Shape], int] | None = None  # tokens behind a block that its identity covers
-    also_named: Callable[[Core, Request, int], tuple[ExtraKey, ...]] | None = None  # by what else is a block named?
-    junction: Callable[[Core, Request, int], int] | None = None  # where a prefix ends that others share
-    copies: Callable[[Core, int, Plan], bool] | None = None  # is a block copied for this allocation?
-    make_private: Callable[[Core, int, str, bool], list[int]] | None = None  # copies it
-    report: Callable[[Core, Request, int, BlockIds], None] | None = None  # tells of the blocks of a hit
-    finish: Callable[[Core], None] | None = None  # the copies have run
-    name_tail: Callable[[Core, int, Request, int], None] | None = None  # names the end of a prompt in its block
-    offer: Callable[[Core, int, str, int, int], None] | None = None  # offers states to a connector
-    last_offer: Callable[[Core, str], None] | None = None  # the same when a request ends
-    read: Callable[[Core, str], tuple[ops.Value, ...]] | None = None  # what else is asked of a table
-    zero_again: Callable[[Core, str], None] | None = None  # lists blocks again that a load has left unwritten
-    checkpoints: Callable[[Core, int, Plan], list[int]] | None = None  # entries for states that a step leaves inside it
-    watch: Callable[[Core, list[int]], None] | None = None  # lets blocks go whose holder reads on
-    reused: Callable[[Core], tuple[ops.Value, ...]] | None = None  # those that were handed out again
-    margin: Callable[[Core, ops.Allocate], int] | None = None  # blocks that stay free when a request is admitted
-    digests_by_size: bool = True  # is a block of several hash blocks named otherwise in events than the last of them?
-    skips_tokens: bool = False  # are external tokens before a window left out one by one, or by whole blocks?
-    counts_admitted: bool = False  # is a lookup counted only when its request is admitted?

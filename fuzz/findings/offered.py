@@ -4,6 +4,7 @@ OF_TODAY = frozenset(
     {
         *("Lookup.limit", "Lookup.for_connector", "Allocate.alone", "Allocate.unzeroed", "Free.keep"),
         *("Release.watched", "Submit.reports_hits", "Group.checkpoint", "Shape.names_junctions", "Shape.watermark"),
+        *("Shape.reads_ahead", "Shape.old_names"),
         "hits_inside_blocks",
     }
 )

@@ -103,7 +103,7 @@ class LockstepRun(Run):
         expected, ours = self.model.construction, self._looks.look()
         try:
             actual, theirs = self._ask_start(shape)
-            self._tells_handed = self.model.policy.finish is not None and hasattr(self.target, "handed")
+            self._tells_handed = self.model.policy.copies is not None and hasattr(self.target, "handed")
             self._masked = tuple(name for name in Snapshot._fields if name in self.hidden)
             self._glances = self._may_glance()
             theirs = self._visible(ours, theirs)

@@ -57,7 +57,7 @@ class Situations:
         self.reached: Counter[str] = Counter()
         self._hit_before: set[int] = set()  # registered blocks that were part of some hit
         self._decoded: set[Key] = set()  # states that a step behind the prompt has registered in this scheduler step
-        self._today = model.policy.name_tail is not None
+        self._today = model.policy.copies is not None
         rules = model.rules if isinstance(model.construction, Done) else []
         self._moving = [rule.b for rule in rules if isinstance(rule, Mamba) and rule.align]  # block sizes, in tokens
         self._states = [group for group, rule in enumerate(rules) if isinstance(rule, Mamba)]
@@ -210,11 +210,13 @@ class Situations:
         tokens, blocks = request.hit or (0, [])
         self.reached["many blocks: found by a lookup"] += tokens >= MANY and _are_many(blocks)
         self.reached["hit"] += tokens > 0
-        if model.policy.name_tail is not None:
+        if model.policy.copies is not None:
             self.reached["hit inside a block"] += any(
                 row and tokens % rule.b for row, rule in zip(blocks, model.rules, strict=True)
             )
             self.reached["names look ahead"] += tokens > 0 and model.ahead > 0
+            self.reached["names look no further than a block"] += tokens > 0 and self._drafts
+            self.reached["names look further ahead"] += tokens > 0 and model.ahead > 1
             self.reached["shared prefix goes on"] += request.junction > 0
         self.reached["hit with null entries"] += tokens > 0 and any(NULL in row for row in blocks)
         if tokens:

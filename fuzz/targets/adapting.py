@@ -51,6 +51,10 @@ def _without_offers(shape: Shape, lacks: Collection[str]) -> Shape:
     """The shape without what few cores have."""
     if "Shape.watermark" in lacks and shape.watermark:
         shape = replace(shape, watermark=0)
+    if "Shape.old_names" in lacks and shape.old_names:
+        shape = replace(shape, old_names=False)
+    if "Shape.reads_ahead" in lacks and shape.reads_ahead > 1:
+        shape = replace(shape, reads_ahead=1)
     if "Shape.names_junctions" in lacks and shape.names_junctions:
         shape = replace(shape, names_junctions=False)
     if "Group.checkpoint" in lacks and any(group.checkpoint for group in shape.groups):

@@ -231,6 +231,8 @@ OFFERS: Mapping[str, str] = {
     "Submit.reports_hits": "Requests ask for events that tell of the blocks of their hits.",
     "Group.checkpoint": "A step leaves a state of a Mamba group inside it, too, where a hit may end.",
     "Shape.names_junctions": "Where a prefix ends that requests share, a state gets a name, also inside a block.",
+    "Shape.old_names": "Where drafts are made, a block's name may cover its own tokens only, as for a connector.",
+    "Shape.reads_ahead": "A chain of draft models reads several tokens behind a step: names cover as many.",
     "Shape.watermark": "Cores keep some blocks free when they admit a request while others run.",
     "hits_inside_blocks": "Steps end where the end of a prompt gets a name inside a block, so that hits end there.",
     **{f"Group.kind={kind}": f"Groups of the kind `{kind}`, which few cores have." for kind in OF_FEW},

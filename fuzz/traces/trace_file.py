@@ -48,6 +48,7 @@ SHAPE_LIMITS: Mapping[str, tuple[int, int]] = {
     "decode_parallel": (1, MAX_RANKS),
     "prefill_parallel": (1, MAX_RANKS),
     "sampling": _COUNT,
+    "reads_ahead": _SIZE,
 }
 """Least and most of the fields of a shape."""
 GROUP_LIMITS: Mapping[str, tuple[int, int]] = {

@@ -71,7 +71,8 @@ class Workload(Steps):
         self._cross = any(RULES[group.kind].by_encoder for group in shape.groups) and self.has(
             "Allocate.encoder_tokens"
         )
-        self._externals = draw.integer(0, 3 if shape.caching else 1) == 0 and self.has("Allocate.external")
+        seldom = 3 if shape.caching else 1  # unless hits end inside blocks, where such tokens cut them
+        self._externals = draw.integer(0, seldom) <= self._named_inside and self.has("Allocate.external")
         self._lookahead = draw.choose((0, 0, 1, 4)) * self.has("Allocate.lookahead")
         self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")
         self._preempts, self._takes_hits = map(self.has, ("Preempt", "Allocate.hit"))

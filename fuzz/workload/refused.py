@@ -25,6 +25,9 @@ def refused_shapes(shape: Shape) -> Mapping[str, Shape]:
         shapes["scheduler block astride blocks"] = replace(shape, scheduler_block_size=unit + 1)
     if not shape.caching:
         return shapes
+    if any(group.eagle for group in shape.groups):
+        chain = replace(shape, reads_ahead=unit + 1, names_junctions=False, old_names=False)
+        shapes["chain longer than a scheduler block"] = chain
     if len(shape.groups) == 1:
         shapes["hash block size of one group"] = replace(
             shape, hash_block_size=2 * hash_size, scheduler_block_size=2 * unit, retention_interval=None

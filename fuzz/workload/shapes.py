@@ -45,7 +45,11 @@ def with_offered(draw: Draw, shape: Shape, lacks: Collection[str]) -> Shape:
         shape = _with_checkpoints(draw, shape)
     flagged = any(group.eagle for group in shape.groups)
     if "Shape.names_junctions" not in lacks:
-        shape = replace(shape, names_junctions=flagged and draw.integer(0, 1) == 0)
+        shape = replace(shape, names_junctions=flagged and draw.integer(0, 2) > 0)
+    if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle):
+        shape = _with_chains(draw, shape)
+    if "Shape.old_names" not in lacks and (flagged or shape.eagle) and shape.reads_ahead == 1:
+        shape = replace(shape, old_names=not shape.names_junctions and draw.integer(0, 2) == 0)
     if "Shape.watermark" in lacks:
         return shape
     return replace(shape, watermark=min(draw.choose((0, 0, 1, 2)), (shape.num_blocks - 1) // 4))
@@ -65,6 +69,14 @@ def _with_small_hashes(draw: Draw, shape: Shape) -> Shape:
     smaller = [part for part in range(1, size) if size % part == 0]
     fine = shape.caching and shape.parallel == 1 and inside and smaller
     return replace(shape, hash_block_size=draw.choose(smaller)) if fine and draw.integer(0, 7) else shape
+
+
+def _with_chains(draw: Draw, shape: Shape) -> Shape:
+    """The shape, sometimes with a chain of draft models: these have attention, and blocks for what they read. Where
+    states are named at junctions, it has none."""
+    if shape.names_junctions or all(RULES[group.kind] is Mamba for group in shape.groups):
+        return shape
+    return replace(shape, reads_ahead=min(draw.choose((1, 1, 2, 3)), shape.scheduler_block_size))
 
 
 def _with_checkpoints(draw: Draw, shape: Shape) -> Shape:

@@ -25,7 +25,9 @@ def left(rule: Rule, step: Step) -> dict[int, int]:
     shape, grid = rule.shape, rule.group.checkpoint
     if not grid or not isinstance(rule, Mamba) or not rule.align or not shape.caching or step.drafts:
         return {}
-    at, entry, start = arith.down(step.end - 1, unit(shape)), arith.cdiv(step.end, rule.b) - 2, step.start
+    behind = unit(shape) if shape.old_names and inside.drafts(shape) else max(1, inside.names_ahead(shape))
+    at = arith.down(step.end - behind, unit(shape))
+    entry, start = arith.cdiv(step.end, rule.b) - 2, step.start
     begins = start % shape.hash_block_size == 0 and entry > (start - 1) // rule.b
     return {entry: at} if begins and at >= start + shape.hash_block_size and (at - start) % grid == 0 else {}
 
@@ -55,7 +57,7 @@ def name(core: Core, group: int, request: Request) -> bool:
     for entry, at in wanted(core, group, request, request.written.last).items():
         block, state = table[entry], named(core)
         kept = at % b == 0 and (interval is None or (interval > 0 and at % interval == 0))
-        if not kept and at not in (arith.down(len(request.submit.prompt) - 1, size), request.junction):
+        if not kept and at not in (arith.down(len(request.submit.prompt) - inside.left(core), size), request.junction):
             state.forget(block)
             state.metrics.evicted(block)
         elif block != NULL and state.covers.get(block) != at:

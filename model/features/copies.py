@@ -11,7 +11,7 @@ from ..attention import Full, Mamba, demand
 from ..ops import NULL
 from ..state import Request
 from ..tables import Core, Plan
-from . import checkpoints
+from . import checkpoints, inside
 from .inside import ends_inside
 from .names import give, named
 
@@ -98,12 +98,13 @@ def reused(core: Core) -> tuple[int, ...]:
     return told
 
 
-def name_tail(core: Core, group: int, request: Request, num_tokens: int, left: int = 1) -> None:
+def name_tail(core: Core, group: int, request: Request, num_tokens: int, left: int | None = None) -> None:
     """The end of the prompt gets a name, once it is computed, but for `left` tokens that a lookup of it cannot find: in
     full attention wherever it lies in its block; of a state only where it is the last one of the step."""
     rule, unit, name = core.rules[group], core.shape.hash_block_size, request.submit.request
-    counted = num_tokens if len(core.rules) == 1 or ends_inside(core) else core.policy.reach(core, group, num_tokens)
-    last = arith.down(len(request.submit.prompt) - left, unit)
+    every = len(core.rules) == 1 or ends_inside(core)
+    counted = num_tokens if every else core.policy.reach(core, group, num_tokens)
+    last = arith.down(len(request.submit.prompt) - (inside.left(core, rule) if left is None else left), unit)
     table = core.state.tables[group].get(name, [])
     if isinstance(rule, Full) and rule.b != unit:
         end = min(last, len(request.chain) * unit)

@@ -16,7 +16,7 @@ def for_connector(core: Core, request: Request) -> tuple[int, BlockIds, bool]:
     if not states or not any(core.rules[group].is_full for group in others):
         return *hit(core, request), False
     names = Names(core, request)
-    length = longest(core, names, others, names.limit)
+    length = longest(core, names, others, min(names.limit, request.limit))
     ends = {group: longest(core, names, alike(core, group), length) for group in states}
     blocks = [
         names.blocks([group], end) if (end := ends.get(group, length)) else None for group in range(len(core.rules))

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from ..attention import demand
 from ..ops import NULL
 from ..shown.metrics import Metrics
-from ..state import Key, Removed, Request, State, Stored
+from ..state import Key, Removed, Request, State
 from ..tables import Core
+from .decisions import stored
 
 
 class NamedState(State):
@@ -99,15 +100,12 @@ def give(core: Core, group: int, request: Request, end: int, block: int) -> None
     """Name the block for the content of the first `end` tokens; names for fewer tokens are no use any more."""
     if block == NULL:
         return
-    unit, state, submit = core.shape.hash_block_size, named(core), request.submit
+    unit, state = core.shape.hash_block_size, named(core)
     identity = request.chain[end // unit - 1]
     if state.has(block, (group, identity)):
         return
     if state.covers.get(block, end) < end:
         state.forget(block)
     state.name(block, (group, identity), end)
-    parent = request.chain[end // unit - 2] if end > unit else None
-    keys = core.policy.event_keys(submit, end - unit, end + core.ahead)
-    tokens = tuple(request.tokens[end - unit : end])
-    ahead = (tuple(request.tokens[end : end + core.ahead]),) if core.ahead else ()
-    state.events.append(Stored((identity,), parent, tokens, unit, submit.adapter, (keys,), group, ahead))
+    place = end - unit, end
+    state.events.append(stored(core, group, request, [place], place, unit))

@@ -8,8 +8,9 @@ from .names import named
 
 
 def read(core: Core, name: str) -> tuple[Value, ...]:
-    """By group, the ids of the blocks with computed tokens (of states and of an encoder, all); and how many tokens are
-    cached in every group that can be: up to where the furthest name of a block reaches."""
+    """The free blocks behind the one that is reused next, in order, as a connector reads them; by group, the ids of the
+    blocks with computed tokens (of states and of an encoder, all); and how many tokens are cached in every group that
+    can be: up to where the furthest name of a block reaches."""
     request = core.requests.get(name)
     if request is None:
         return ()
@@ -21,7 +22,7 @@ def read(core: Core, name: str) -> tuple[Value, ...]:
         ids.append(tuple(table if every else table[: arith.cdiv(request.computed, rule.group.block_size)]))
         if not (rule.by_encoder or rule.scratch):
             cached.append(max([named(core).covers.get(block, 0) for block in table if block != NULL], default=0))
-    return (*ids, min(cached, default=0))
+    return (tuple(core.state.queue()[1:]), *ids, min(cached, default=0))
 
 
 def zero_again(core: Core, name: str) -> None:

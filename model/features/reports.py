@@ -1,8 +1,9 @@
 """Full reports: events that tell somebody outside, a router say, of the blocks that a lookup has found."""
 
 from ..ops import NULL
-from ..state import Request, Stored
+from ..state import Request
 from ..tables import BlockIds, Core
+from .decisions import stored
 
 
 def report(core: Core, request: Request, length: int, rows: BlockIds) -> None:
@@ -17,10 +18,5 @@ def report(core: Core, request: Request, length: int, rows: BlockIds) -> None:
 
 def tell(core: Core, request: Request, group: int, places: list[tuple[int, int]], length: int) -> None:
     """Tell of the blocks at these places, from where to where in tokens, of the first `length` tokens."""
-    unit, submit = core.shape.hash_block_size, request.submit
-    identities = tuple(request.chain[end // unit - 1] for _, end in places)
-    keys = tuple(core.policy.event_keys(submit, start, end + core.ahead) for start, end in places)
-    ahead = tuple(tuple(request.tokens[end : end + core.ahead]) for _, end in places) if core.ahead else ()
-    told = tuple(request.tokens[:length])
     size = places[0][1] - places[0][0]
-    core.state.events.append(Stored(identities, None, told, size, submit.adapter, keys, group, ahead))
+    core.state.events.append(stored(core, group, request, places, (0, length), size))

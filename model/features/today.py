@@ -42,9 +42,11 @@ def surely(request: Request) -> int:
     return request.processed
 
 
-def names_ahead(shape: Shape) -> int:
-    """A draft model computes the last position of a block from the token behind it: so that token names the block."""
-    return int(shape.caching and (shape.eagle or any(group.eagle for group in shape.groups)))
+def chain(core: Core) -> None:
+    """What a chain of draft models prefills again (`Rule.again`) reads its window again. Its name covers all that
+    these models read; so what has a name is final."""
+    for rule in core.rules:
+        rule.again = max(0, inside.drafts(core.shape) - 1) if rule.windowed else 0
 
 
 def event_keys(submit: Submit, start: int, end: int) -> tuple[ExtraKey, ...]:
@@ -54,7 +56,9 @@ def event_keys(submit: Submit, start: int, end: int) -> tuple[ExtraKey, ...]:
 
 def check(shape: Shape, rules: Sequence[Rule]) -> None:
     """A retention interval thins out windows and states; 0 says nothing where there are neither. Groups may be of one
-    kind."""
+    kind. A chain of draft models reads no further than a scheduler block."""
+    flagged = shape.caching and any(group.eagle for group in shape.groups)
+    demand(not flagged or shape.reads_ahead <= shape.scheduler_block_size, "ValueError")
     retention = shape.retention_interval
     thinned = any(rule.windowed or isinstance(rule, Mamba) for rule in rules)
     if retention is not None and (thinned or retention):
@@ -73,14 +77,16 @@ def worth(core: Core, group: int, i: int, request: Request, unit: int = 0) -> bo
 
 def resumed_at(core: Core, request: Request, unit: int) -> set[int]:
     """Where a hit of a later request can end: tokens."""
-    return {lookup.replay_boundary(core.rules, unit, len(request.submit.prompt)), arith.down(request.junction, unit)}
+    prompt = len(request.submit.prompt)
+    return {arith.down(prompt - inside.left(core), unit), arith.down(request.junction, unit)}
 
 
 TODAY = Policy(
     state=NamedState,
     check=check,
     alignment=inside.alignment,
-    ahead=names_ahead,
+    ahead=inside.names_ahead,
+    chain=chain,
     also_named=rswa.prompt_key,
     event_keys=event_keys,
     hit=inside.hit,

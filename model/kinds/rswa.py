@@ -46,7 +46,7 @@ def null_unread(core: Core, group: int, name: str, settled: int) -> None:
     """Entries that no query behind the settled tokens reads become null: drafts whose outcome is open are none of
     these tokens, so nothing has to stay for them."""
     table, prompt = core.state.tables[group].get(name, []), core.requests[name].submit.prompt
-    dead = unread(core.rules[group], len(prompt), settled)
+    dead = unread(core.rules[group], len(prompt), settled - core.rules[group].again)
     gone = table[dead.start : dead.stop]
     table[dead.start : dead.stop] = [NULL] * len(gone)
     core.state.let_go_by_identity(real(gone)[::-1])

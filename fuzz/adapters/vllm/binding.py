@@ -9,13 +9,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from typing import Any
 
 from ....model.attention import RULES, Mamba
+from ....model.features import inside
 from ....model.ops import Group, Item, Shape, Submit
 from ...kinds import KINDS, OF_FEW
 from .releases import Release, release_of
@@ -78,7 +79,7 @@ class Binding:
         group_of = self.names("KVCacheGroupSpec")
         flags = [{} if release.eagle == "whole" else {"is_eagle_group": group.eagle} for group in shape.groups]
         groups = [
-            group_of([f"layer.{index}"], self.spec(group), **flag)
+            group_of([f"layer.{index}"], self._chained(self.spec(group), shape), **flag)
             for index, (group, flag) in enumerate(zip(shape.groups, flags, strict=True))
         ]
         fields = {"prefix_cache_retention_interval": interval} if release.retention == "configuration" else {}
@@ -96,6 +97,11 @@ class Binding:
                 pcp_world_size=shape.prefill_parallel,
                 **self._keywords(shape),
             )
+
+    def _chained(self, spec: Any, shape: Shape) -> Any:
+        """The spec, with what a window keeps for a chain of draft models."""
+        extra = max(0, inside.drafts(shape) - 1) if self.release.eagle == "lookahead" else 0
+        return replace(spec, extra_retained_tokens=extra) if extra and hasattr(spec, "extra_retained_tokens") else spec
 
     def _check(self, shape: Shape) -> None:
         """NotImplementedError if the shape has something that the release lacks."""
@@ -121,7 +127,9 @@ class Binding:
         release = self.release
         keywords: dict[str, object] = {"use_eagle": shape.eagle}
         if release.eagle == "lookahead":
-            keywords |= {"use_eagle": False, "num_hash_lookahead_tokens": self._hash_lookahead(shape)}
+            old = shape.old_names and inside.drafts(shape) > 0
+            keywords |= {"use_eagle": old, "num_hash_lookahead_tokens": self._hash_lookahead(shape)}
+            keywords["num_prefill_lookahead"] = inside.drafts(shape)
         if release.token_limit:
             keywords[release.token_limit] = shape.max_num_batched_tokens
         if release.scheduler_block_size:
@@ -139,7 +147,8 @@ class Binding:
     def _hash_lookahead(self, shape: Shape) -> int:
         """How many tokens behind a block its hash covers, too."""
         drafts = shape.eagle or any(group.eagle for group in shape.groups)
-        return int(self.release.eagle == "lookahead" and shape.caching and drafts)
+        ahead = self.release.eagle == "lookahead" and shape.caching and drafts and not shape.old_names
+        return shape.reads_ahead * ahead
 
     def block_hasher(self, shape: Shape) -> Any:
         """The function that computes the hashes of a request's full blocks."""

@@ -223,7 +223,7 @@ def policy_of(declared: Collection[str], note: Note, rules: "Rules | None" = Non
     if keys:
         of_release = _Keys(keys, note, base)
         policy = replace(policy, content_keys=of_release.named, event_keys=of_release.shown)
-        if base.name_tail is not None:
+        if base.copies is not None:
             policy = replace(policy, name_tail=of_release.name_tail)
     if "hit-taken-for-external" in declared or "hit-not-cut" in declared:
         policy = replace(policy, attach=partial(attach_in_turn, "hit-taken-for-external" in declared, note))
@@ -268,7 +268,6 @@ class _Keys:
 
     def name_tail(self, core: Core, group: int, request: Request, num_tokens: int) -> None:
         """The end of a prompt is named by itself, as what is filled behind the prompt."""
-        assert self.base.name_tail is not None
         self._of_tail = True
         self.base.name_tail(core, group, request, num_tokens)
         self._of_tail = False

@@ -7,18 +7,23 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from ....model.attention import CoreError, Mamba, demand
-from ....model.features import reports, today
+from ....model import arith, lookup
+from ....model.attention import CoreError, Full, Mamba, demand
+from ....model.features import copies, inside, reports, today
 from ....model.kinds import rswa
 from ....model.ops import NULL, Shape, Submit
 from ....model.state import Request
 from ....model.tables import BlockIds, Core, Policy
 from ...targets.deviations import Deviation, Note, UndefinedStateError
-from . import deviations, state_deviations
-from .fine_search import APART, FINE_SEARCH, FineSearch, fine_for_connector, fine_hit, fine_junction
+from . import deviations, kept_blocks, state_deviations
+from .fine_search import APART, FINE_SEARCH, PAST, FineSearch, fine_for_connector, today_hit, today_junction
 from .identity_deviations import OVERLAPPING, Keys
+from .kept_blocks import EARLY
 
 REPORTED, UNREPORTED = "reported-as-whole", "connector-unreported"
+CHAIN_LATE, BEYOND = "registers-chains-late", "replay-boundary-beyond"
+OF_CHAINS = (PAST, CHAIN_LATE, BEYOND)
+"""Those of chains of draft models."""
 OF_KINDS = OUTPUT_NAMED, LATE = "output-named-as-prompt", "gap-a-token-late"
 """Those of kinds that few cores have."""
 FOR_CONNECTOR = (UNREPORTED, *APART)
@@ -27,6 +32,7 @@ STILL = (
     *("chunked-cap", "states-by-scheduler", "mamba-states-pile-up", "draft-states-moved-away", "mamba-gate"),
     *("mamba-negative-demand", "mamba-external-state", "states-left-behind", "sink-construction"),
     *("chunk-astride-block", "chunked-refuses", "window-of-one", "registers-unreadable"),
+    *("eagle-cut-twice", "eagle-in-turn", "eagle-last-block"),
     *("registers-by-scheduler-block", "cut-by-all-computed", "gate-behind-hit", "gate-lookahead", "gate-reserved"),
     *("overlapping-items", "item-lengths", "embeddings-mask", "misuse-unchecked"),
 )
@@ -89,6 +95,43 @@ DEVIATIONS: tuple[Deviation, ...] = (
         source="Found by lockstep.",
     ),
     Deviation(
+        EARLY,
+        reason=(
+            "with eagle, the boundaries kept for a replay of the prompt are counted in scheduler blocks, of which one "
+            "is given up: a replay could resume later, at a boundary that is not kept"
+        ),
+        condition="a retention interval, eagle, and groups whose blocks are smaller than the scheduler's",
+        source="Found by lockstep.",
+    ),
+    Deviation(
+        PAST,
+        reason=(
+            "names cover several tokens behind a block, so fewer blocks have names than a hit could have; a lookup of "
+            "windows, chunks or states that is not cut by full attention asks for one of the others: an IndexError"
+        ),
+        condition="a chain of two and more draft models, a prompt that ends right behind a block, no full attention",
+        source="Found by lockstep.",
+    ),
+    Deviation(
+        CHAIN_LATE,
+        reason=(
+            "a core of one group registers what a chain of draft models could still prefill again only later, though a "
+            "block has no name before the tokens are known that these models read"
+        ),
+        condition="a chain of two and more draft models, and a core of one group",
+        source="Found by lockstep.",
+    ),
+    Deviation(
+        BEYOND,
+        reason=(
+            "what a replay of the prompt needs is kept under a retention interval, and named in full attention, up to "
+            "its last token but one, though names cover several tokens behind a block: no lookup of this prompt finds "
+            "it there, and what it could find is not kept, or loses its name"
+        ),
+        condition="a chain of two and more draft models; a retention interval, or hits inside blocks",
+        source="Found by reading; seen in lockstep.",
+    ),
+    Deviation(
         OUTPUT_NAMED,
         reason=(
             "with R-SWA a generated token behind the window has not read what lies in the gap, yet its block is named "
@@ -112,6 +155,16 @@ DEVIATIONS: tuple[Deviation, ...] = (
 def named_as_prompt(quirks: Collection[str], core: Core, request: Request, end: int) -> Keys:
     """What names a block besides: nothing, wherever the prompt ends."""
     return () if quirks else rswa.prompt_key(core, request, end)
+
+
+def named_beyond(note: Note, core: Core, group: int, request: Request, num_tokens: int) -> None:
+    """Full attention names the end of a prompt as if names covered one token behind it."""
+    rule, unit, prompt = core.rules[group], core.shape.hash_block_size, len(request.submit.prompt)
+    ends = [arith.down(prompt - least, unit) for least in (1, inside.left(core))]
+    if not isinstance(rule, Full) or core.ahead < 2 or ends[0] == ends[1]:
+        return copies.name_tail(core, group, request, num_tokens)
+    note(BEYOND, any(min(end, len(request.chain) * unit, num_tokens) % rule.b for end in ends))
+    return copies.name_tail(core, group, request, num_tokens, 1)
 
 
 def null_late(note: Note, core: Core, group: int, name: str, settled: int) -> None:
@@ -169,26 +222,46 @@ def all_processed(quirks: Collection[str], request: Request, computed: int) -> i
     return computed - (request.computed - request.processed) if quirks else today.settled(request, computed)
 
 
+def release_reach(quirks: Collection[str], core: Core, group: int, num_tokens: int) -> int:
+    """Leading tokens that the release registers."""
+    late = max(0, inside.drafts(core.shape) - 1) if CHAIN_LATE in quirks and len(core.rules) == 1 else 0
+    unreadable = [name for name in quirks if name != CHAIN_LATE]
+    return deviations.release_reach(unreadable, core, group, max(0, num_tokens - late))
+
+
+def resumed_at(quirks: Collection[str], core: Core, request: Request, unit: int) -> set[int]:
+    """Where the hit of a later request can end, as the release counts: tokens."""
+    if BEYOND not in quirks:
+        return today.resumed_at(core, request, unit)
+    return {arith.down(len(request.submit.prompt) - 1, unit), arith.down(request.junction, unit)}
+
+
 def release_worth(quirks: Collection[str], core: Core, group: int, i: int, request: Request) -> bool:
     """Whether the release registers a block."""
     rule, shape = core.rules[group], core.shape
+    if any(one.eagle for one in core.rules):
+        return kept_blocks.worth(quirks, core, group, i, request, lower=True)
     thinned = rule.windowed or (isinstance(rule, Mamba) and shape.retention_interval is not None)
     if not thinned and "registers-unreadable" in quirks:
         return True
     by_scheduler = thinned and len(core.rules) == 1 and "registers-by-scheduler-block" in quirks
     unit = shape.scheduler_block_size if by_scheduler else core.alignment
     if isinstance(rule, Mamba) and "registers-unreadable" in quirks:
-        last = {end // rule.b - 1 for end in today.resumed_at(core, request, unit)}  # the whole block before the end
+        last = {end // rule.b - 1 for end in resumed_at(quirks, core, request, unit)}  # the whole block before the end
         return i in last or bool(shape.retention_interval and (i + 1) * rule.b % shape.retention_interval == 0)
-    return today.worth(core, group, i, request, unit)
+    if shape.retention_interval is None or BEYOND not in quirks:
+        return today.worth(core, group, i, request, unit)
+    ends = resumed_at(quirks, core, request, unit)
+    return any(lookup.worth_registering(rule, i, shape.retention_interval, end) for end in ends)
 
 
 DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     **deviations.DECISIONS,
-    "hit": (FINE_SEARCH, fine_hit),
-    "junction": (FINE_SEARCH, fine_junction),
+    "hit": (FINE_SEARCH, today_hit),
+    "junction": (FINE_SEARCH, today_junction),
     "connector_hit": ((*FINE_SEARCH, *APART), fine_for_connector),
-    "worth": (("registers-unreadable", "registers-by-scheduler-block"), release_worth),
+    "worth": (("registers-unreadable", "registers-by-scheduler-block", BEYOND, EARLY), release_worth),
+    "reach": ((CHAIN_LATE, "registers-unreadable"), release_reach),
     "settled": (("cut-by-all-computed",), all_processed),
     "also_named": ((OUTPUT_NAMED,), named_as_prompt),
 }
@@ -205,7 +278,7 @@ class _KeysAhead:
 
     def ahead(self, shape: Shape) -> int:
         """How many tokens; asked once, as the core is built."""
-        self._ahead = today.names_ahead(shape)
+        self._ahead = inside.names_ahead(shape)
         return self._ahead
 
     def content_keys(self, submit: Submit, start: int, end: int) -> Keys:
@@ -226,7 +299,6 @@ class _KeysAhead:
 
     def name_tail(self, core: Core, group: int, request: Request, num_tokens: int) -> None:
         """Name the end of a prompt."""
-        assert self.policy.name_tail is not None
         self._at_end = True
         try:
             self.policy.name_tail(core, group, request, num_tokens)
@@ -243,6 +315,7 @@ class _KeysAhead:
 def policy_of(declared: Collection[str], note: Note) -> Policy:
     """What a core decides that has the deviations with these ids."""
     base = replace(today.TODAY, null_skipped=partial(null_late, note)) if LATE in declared else today.TODAY
+    base = replace(base, name_tail=partial(named_beyond, note)) if BEYOND in declared else base
     return policy_by(deviations.Rules(base, DECISIONS, state_deviations.ProcessedStates), declared, note)
 
 

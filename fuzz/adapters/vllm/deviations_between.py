@@ -13,27 +13,20 @@ from typing import Any
 from ....model import arith, lookup, tables
 from ....model.attention import Mamba, Rule, demand
 from ....model.features import copies, inside, today
+from ....model.features.decisions import nothing
 from ....model.ops import Shape
 from ....model.state import Request
 from ....model.tables import Core, Policy
 from ...targets.deviations import Deviation, Note
 from . import deviations, deviations_0330
-from .fine_search import REFUSED, behind, fine_hit, fine_junction
+from .fine_search import FINE_SEARCH, REFUSED, fine_hit, fine_junction
 from .identity_deviations import BY_NAME, LATE, UNTAGGED
+from .kept_blocks import EARLY, LOWER, worth
 from .releases import minor
 from .state_deviations import AGAIN, SHARED, TWICE, ProcessedStates, ReleaseStates
 
-EARLY, LOWER, UNBEGUN = "replay-boundary-early", "replay-boundary-eagle", "begun-without-a-block"
+UNBEGUN = "begun-without-a-block"
 NEW = (
-    Deviation(
-        EARLY,
-        reason=(
-            "with eagle, the boundaries kept for a replay of the prompt are counted in scheduler blocks, of which one "
-            "is given up: a replay could resume later, at a boundary that is not kept"
-        ),
-        condition="a retention interval, eagle, and groups whose blocks are smaller than the scheduler's",
-        source="Found by lockstep.",
-    ),
     Deviation(
         AGAIN,
         reason=(
@@ -123,41 +116,11 @@ def alignment(quirks: Collection[str], shape: Shape, rules: Sequence[Rule]) -> i
     return unit if refused else inside.alignment(shape, rules)
 
 
-def worth(
-    quirks: Collection[str], core: Core, group: int, i: int, request: Request, *, by_scheduler: bool = False
-) -> bool:
-    """Whether the release registers a block; `by_scheduler`: with several groups, too, by the scheduler's block."""
-    rule, shape = core.rules[group], core.shape
-    thinned = rule.windowed or (isinstance(rule, Mamba) and shape.retention_interval is not None)
-    if not thinned and "registers-unreadable" in quirks:
-        return True
-    by_scheduler = (by_scheduler or len(core.rules) == 1) and "registers-by-scheduler-block" in quirks
-    unit = shape.scheduler_block_size if thinned and by_scheduler else core.alignment
-    interval = unit if shape.retention_interval is None else shape.retention_interval
-    ends = set() if shape.retention_interval is None else resumed_at(quirks, core, request, unit)
-    if "registers-unreadable" not in quirks:
-        return any(lookup.worth_registering(rule, i, interval, end) for end in {0, *ends})
-    if isinstance(rule, Mamba):
-        return i in {end // rule.b - 1 for end in ends} or bool(interval and (i + 1) * rule.b % interval == 0)
-    return deviations.in_mask(rule, i, interval, ends)
-
-
-def resumed_at(quirks: Collection[str], core: Core, request: Request, unit: int) -> set[int]:
-    """Where the hit of a later request can end, as the release counts: tokens."""
-    prompt, block = len(request.submit.prompt), core.shape.scheduler_block_size
-    further = max(behind(core, rule) for rule in core.rules)
-    ends = {prompt - max(1, further)}
-    if further and LOWER in quirks:
-        ends = {prompt - 1}
-    elif EARLY in quirks and any(rule.eagle for rule in core.rules):
-        ends = {max(0, arith.down(tokens, block) - block) for tokens in (prompt - 1, prompt)}
-    return {arith.down(end, unit) for end in (*ends, *filter(None, [request.junction]))}
-
-
 DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     **deviations_0330.DECISIONS,
+    "hit": (FINE_SEARCH, fine_hit),
+    "junction": (FINE_SEARCH, fine_junction),
     "worth": (("registers-unreadable", "registers-by-scheduler-block", EARLY, LOWER), worth),
-    "reach": (("registers-unreadable",), deviations.release_reach),
 }
 """As `deviations.DECISIONS`."""
 
@@ -205,19 +168,21 @@ CAME = (
         since="0.33",
         choices={
             "ahead": None,
-            "hit": partial(fine_hit, ()),
-            "junction": partial(fine_junction, ()),
             "name_tail": partial(name_tail, early=True),
             "worth": partial(worth, ()),
         },
         had=("eagle-cut-twice", "eagle-in-turn", "eagle-last-block", EARLY, AGAIN),
-        new=(*deviations_0330.FOR_CONNECTOR, *deviations_0330.OF_KINDS),  # nobody asks an older release for these
+        new=(
+            *deviations_0330.FOR_CONNECTOR,
+            *deviations_0330.OF_KINDS,
+            *deviations_0330.OF_CHAINS,
+        ),  # nobody asks an older release for these
     ),
     Came(since="0.32", had=("common-prefix-unknown",)),
     Came(since="0.31", had=(LATE.id, BY_NAME.id, UNTAGGED.id, TWICE)),
     Came(
         since="0.30",
-        choices={"name_tail": name_tail, "last_offer": None},
+        choices={"name_tail": name_tail, "last_offer": nothing},
         had=(LOWER,),
         new=(EARLY,),
         states_of=StatesUpToANull,

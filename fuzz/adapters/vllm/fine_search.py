@@ -8,48 +8,21 @@ block inside blocks, and gives it up; in 0.33 names look ahead instead.
 from collections.abc import Collection, Sequence
 
 from ....model import arith
-from ....model.attention import Mamba, Rule, demand
+from ....model.attention import Mamba, demand
 from ....model.features import inside, lookups
 from ....model.ops import NULL
 from ....model.state import Request
 from ....model.tables import BlockIds, Core
-from .search import HitSearch, SpecGroup
+from .search import HitSearch, SpecGroup, asked_first
 
 APART = LEFT_BEHIND, AHEAD, RINGS = "windows-left-behind", "states-ahead-of-attention", "rings-lag-behind"
 """Ids of the deviations of a lookup for a connector."""
-REFUSED = "windows-refuse-fine-hits"
+REFUSED, PAST = "windows-refuse-fine-hits", "lookup-past-the-last-name"
 FINE_SEARCH = (
     *("chunk-astride-block", "chunked-refuses", "window-of-one"),
-    *("eagle-cut-twice", "eagle-in-turn", "eagle-last-block", "hit-not-cut", REFUSED),
+    *("eagle-cut-twice", "eagle-in-turn", "eagle-last-block", "hit-not-cut", REFUSED, PAST),
 )
 """Ids of the deviations of this search; those of a draft model are not in 0.33."""
-
-
-def behind(core: Core, rule: Rule) -> int:
-    """Tokens right behind a hit that must be cached, too, since the draft model reads on: a block; of full attention,
-    where hits end inside blocks, a hash block."""
-    return min(rule.behind, core.alignment) if rule.is_full else rule.behind
-
-
-class NamesBehind(inside.Names):
-    """What a lookup finds where drafts need what is behind a hit."""
-
-    def __init__(self, core: Core, request: Request) -> None:
-        super().__init__(core, request)
-        if any(rule.behind for rule in core.rules):
-            self.limit = min(arith.down(request.limit + 1, self.unit), len(request.chain) * self.unit)
-
-    def blocks(self, groups: Sequence[int], length: int) -> list[list[int]] | None:
-        """As `inside.Names.blocks`."""
-        rows = []
-        for group in groups:
-            rule = self.core.rules[group]
-            further = behind(self.core, rule)
-            found = super().blocks([group], length + further * rule.is_full)
-            if found is None or (further and not rule.is_full and self.whole(group, length // rule.b) == NULL):
-                return None
-            rows.append(found[0][: arith.cdiv(length, rule.b)])
-        return rows
 
 
 class FineSearch(HitSearch):
@@ -60,9 +33,9 @@ class FineSearch(HitSearch):
         self.fine = inside.ends_inside(core)
         self.limit = request.limit
         further = "eagle-last-block" not in quirks and any(rule.behind for rule in core.rules)
-        self.bound = self.limit + further
+        self.names = inside.Names(core, request, reads_on=False)
+        self.bound = len(request.chain) * self.names.unit if further else self.limit
         """Where a kind ends that looks further: a draft model could read the last token, too."""
-        self.names = inside.Names(core, request)
         self.names.limit = min(arith.down(self.bound, self.names.unit), len(request.chain) * self.names.unit)
 
     def result(self) -> tuple[int, BlockIds]:
@@ -103,7 +76,7 @@ class FineSearch(HitSearch):
         return length, rows, rings or any(end < length for end, _ in found.values())
 
     def _reach(self, kind: SpecGroup, length: int) -> int:
-        return min(length + behind(self.core, kind.rule), self.bound) if kind.rule.behind else length
+        return min(length + inside.behind(self.core, kind.rule), self.bound) if kind.rule.behind else length
 
     def _common(self, kinds: Sequence[SpecGroup]) -> tuple[int, dict[SpecGroup, BlockIds]]:
         length = self.limit
@@ -143,17 +116,44 @@ class FineSearch(HitSearch):
             return 0, [[] for _ in kind.groups]
         demand(not self.fine or rule.b <= unit or REFUSED not in self.quirks)
         hit = self._hit(kind, limit, drop)
+        demand(PAST not in self.quirks or not self._is_past(kind, limit), "IndexError")
         return hit.stop * rule.b, [
             [self._block(group, i) if i >= hit.start else NULL for i in range(hit.stop)] for group in kind.groups
         ]
+
+    def _is_past(self, kind: SpecGroup, limit: int) -> bool:
+        """True if it asks for the name of a block behind the last one that has a name."""
+        rule, known = kind.rule, len(self.request.chain) * self.core.shape.hash_block_size // kind.rule.b
+        first = asked_first(rule, limit, known)
+        if rule.is_full or limit // rule.b <= max(first, known):
+            return False
+        return all(self._is_found(kind, i) for i in range(first, known))
+
+    def _is_found(self, kind: SpecGroup, i: int) -> bool:
+        return all(self._block(group, i) != NULL for group in kind.groups)
 
     def _is_named(self, kind: SpecGroup, length: int) -> bool:
         return all(self.names.at(group, length) != NULL for group in kind.groups)
 
 
+def of_one_group(quirks: Collection[str], core: Core) -> list[str]:
+    """Those of the deviations that 0.33 has in this core: with several groups, drafts may read the last token."""
+    return [name for name in quirks if name != "eagle-last-block" or len(core.rules) == 1]
+
+
+def today_hit(quirks: Collection[str], core: Core, request: Request) -> tuple[int, BlockIds]:
+    """What the lookup of 0.33 finds."""
+    return fine_hit(of_one_group(quirks, core), core, request)
+
+
+def today_junction(quirks: Collection[str], core: Core, request: Request, hit: int) -> int:
+    """Where the prefix ends of which 0.33 tells."""
+    return fine_junction(of_one_group(quirks, core), core, request, hit)
+
+
 def fine_hit(quirks: Collection[str], core: Core, request: Request) -> tuple[int, BlockIds]:
     """Tokens and blocks that the release's lookup finds, with these of its deviations."""
-    return FineSearch(core, request, quirks).result() if quirks else inside.hit(core, request, NamesBehind)
+    return FineSearch(core, request, quirks).result() if quirks else inside.hit(core, request)
 
 
 def fine_for_connector(quirks: Collection[str], core: Core, request: Request) -> tuple[int, BlockIds, bool]:
@@ -161,6 +161,7 @@ def fine_for_connector(quirks: Collection[str], core: Core, request: Request) ->
     that of full attention."""
     if not set(quirks) & {*APART}:
         return lookups.for_connector(core, request)
+    quirks = of_one_group(quirks, core)
     search = FineSearch(core, request, quirks)
     return search.apart() or (*search.result(), False)
 
@@ -168,6 +169,6 @@ def fine_for_connector(quirks: Collection[str], core: Core, request: Request) ->
 def fine_junction(quirks: Collection[str], core: Core, request: Request, hit: int) -> int:
     """Where the prefix ends that the kind asked first holds."""
     if not quirks:
-        return inside.junction(core, request, hit, NamesBehind)
+        return inside.junction(core, request, hit)
     first = FineSearch(core, request, quirks).first()
     return first if first > hit else 0

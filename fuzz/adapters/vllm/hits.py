@@ -17,3 +17,12 @@ def cut(manager: Any, hit: Any, whole: int, *, by_manager: bool) -> Any:
     sizes = [one.block_size for one in manager.coordinator.single_type_managers]
     rows = [row[: whole // size] for row, size in zip(hit.blocks, sizes, strict=True)]
     return manager.create_kv_cache_blocks(tuple(map(list, rows)))
+
+
+def behind_the_next(pool: Any) -> tuple[int, ...]:
+    """Free blocks behind the one that is reused next, in order, as a connector reads them; by a method from 0.33
+    on."""
+    queue = pool.free_block_queue
+    if hasattr(queue, "iter_blocks_after"):
+        return tuple([block.block_id for block in queue.iter_blocks_after(queue.fake_free_list_head.next_free_block)])
+    return tuple([block.block_id for block in queue.get_all_free_blocks()[1:]])

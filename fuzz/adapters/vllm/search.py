@@ -128,6 +128,11 @@ class HitSearch:
         return drop and "eagle-cut-twice" in self.quirks
 
 
+def asked_first(rule: Rule, limit: int, known: int) -> int:
+    """The first block of a kind that is asked for in order; of these, `known` have names. A chunk begins with its."""
+    return rule.skipped(limit) // rule.b if isinstance(rule, Chunked) else known
+
+
 def _run(rule: Rule, found: Found, start: int, limit: int) -> int:
     """End of the longest run of registered blocks from block `start` on, within `limit` tokens."""
     end = start

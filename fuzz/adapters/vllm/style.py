@@ -16,7 +16,7 @@ from ...targets.unsaid import UNSAID
 from .binding import Binding
 from .driver import VllmStyleDriver
 from .event_names import EventNames
-from .hits import cut, ids_per_group
+from .hits import behind_the_next, cut, ids_per_group
 from .live_request import LiveRequest
 from .observe import Observer, unreadable, unseen_in
 from .public import PublicObserver, shows_parts, unseen_of
@@ -132,7 +132,8 @@ class VllmStyleTarget:
 
     def _hasher_of(self, shape: Shape) -> Any:
         """What computes the hashes of blocks; it knows nothing of a core, so those of one block size share it."""
-        ahead = shape.eagle or any(group.eagle for group in shape.groups)
+        drafts = shape.eagle or any(group.eagle for group in shape.groups)
+        ahead = drafts * shape.reads_ahead * (not shape.old_names)
         key = shape.hash_block_size, ahead, *sorted(self._binding.hasher_options_of(shape).items())
         if key not in self._hashers:
             self._hashers[key] = self._binding.block_hasher(shape)
@@ -386,9 +387,9 @@ class VllmStyleTarget:
 
     def _read_table(self, op: ops.ReadTable) -> Outcome:
         if self._called.zeroes_again and (live := self._requests.get(op.request)) is not None:
-            computed = live.request.num_computed_tokens
-            ids = self._manager.get_block_ids_for_computed_tokens(op.request, computed)
-            self.handed = (*map(tuple, ids), self._manager.estimate_cached_tokens(live.request))
+            ids = self._manager.get_block_ids_for_computed_tokens(op.request, live.request.num_computed_tokens)
+            cached = self._manager.estimate_cached_tokens(live.request)
+            self.handed = behind_the_next(self._pool), *map(tuple, ids), cached
         return ops.Done(tuple([tuple(ids) for ids in self._manager.get_block_ids(op.request)]))
 
     def _take_events(self, op: ops.TakeEvents) -> Outcome:

@@ -101,6 +101,10 @@ def not_last(right):
     return lambda core, name: right(core, name)[:-1]
 
 
+def not_behind_the_next(right):
+    return lambda core, name: (tuple(core.state.queue()), *right(core, name)[1:])
+
+
 def keeps_one_more(right):
     return lambda core, group, name, settled: right(core, group, name, settled - 1)
 
@@ -116,6 +120,28 @@ def copies_forgotten(right):
         return right(core, group, plan, counts, capped) - (core.policy.copies(core, group, plan) and not capped)
 
     return predicted
+
+
+def window_of_a_longer_chain(core):
+    today.chain(core)
+    for rule in core.rules:
+        rule.again = 2 * rule.again
+
+
+def state_past_its_replay(core, group, request, num_tokens):
+    """The state at a prompt's end is named where only one token is left."""
+    return copies.name_tail(core, group, request, num_tokens, 1)
+
+
+class NothingBehind(inside.Names):
+    def __init__(self, core, request):
+        super().__init__(core, request, reads_on=False)
+
+
+def hit_with_nothing_behind(core, request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inside, "Names", NothingBehind)
+        return inside.hit(core, request)
 
 
 def names_stay(core, group, name, is_state):
@@ -191,7 +217,13 @@ FAULTS = {
     "junction-at-the-hit": Fault(put(junction=lambda core, request, hit: hit), HYBRIDS),
     "junction-by-scheduler-block": Fault(put(junction=by_scheduler_block), STATES),
     "names-do-not-look-ahead": Fault(put(ahead=lambda shape: 0)),
-    "names-look-two-ahead": Fault(put(ahead=lambda shape: 2 * today.names_ahead(shape))),
+    "names-look-two-ahead": Fault(put(ahead=lambda shape: 2 * inside.names_ahead(shape))),
+    "names-of-chains-look-one-ahead": Fault(put(ahead=lambda shape: min(1, inside.names_ahead(shape)))),
+    "old-names-look-ahead": Fault(put(ahead=lambda shape: inside.drafts(shape) * shape.caching)),
+    "old-names-need-nothing-behind": Fault(put(hit=hit_with_nothing_behind)),
+    "chains-prefill-nothing-again": Fault(put(chain=lambda core: None), ("sliding", "full+sliding")),
+    "window-of-a-longer-chain": Fault(put(chain=window_of_a_longer_chain), ("sliding", "full+sliding")),
+    "state-past-its-replay": Fault(put(name_tail=state_past_its_replay), STATES),
     "events-with-version": Fault(put(event_keys=extra_keys), ("full",)),
     "cut-by-computed": Fault(put(settled=lambda request, computed: computed), ("sliding", "full+sliding")),
     "skipped-by-computed": Fault(put(surely=lambda request: request.computed), ("sliding", "full+sliding")),
@@ -211,7 +243,7 @@ FAULTS = {
     "prompt-end-two-tokens-before": Fault(entry("name_tail", lambda right: partial(right, left=2)), STATES),
     "states-not-offered": Fault(put(offer=lambda *given: None), STATES),
     "states-offered-twice": Fault(entry("offer", offered_twice), STATES),
-    "last-state-not-offered": Fault(put(last_offer=None), STATES),
+    "last-state-not-offered": Fault(put(last_offer=lambda *given: None), STATES),
     "offers-outlive-their-request": Fault(put(give_back=tables.give_back), STATES),
     "reused-first-without-a-name": Fault(put(let_go=tables.let_go)),
     "copies-not-counted": Fault(entry("predicted", copies_forgotten), STATES),
@@ -220,11 +252,12 @@ FAULTS = {
     "nothing-reported": Fault(put(report=lambda *given: None)),
     "last-group-not-reported": Fault(entry("report", but_the_last_group), HYBRIDS),
     "cached-tokens-not-told": Fault(entry("read", not_last)),
+    "next-block-told-as-behind-it": Fault(entry("read", not_behind_the_next)),
     "no-checkpoints": Fault(put(checkpoints=None, stands=tables.stands), STATES),
     "checkpoint-an-entry-before": Fault(entry("checkpoints", a_place_before), STATES),
     "watched-blocks-reused-first": Fault(put(watch=first_of_all)),
     "watched-blocks-let-go": Fault(put(watch=lambda core, blocks: core.policy.let_go(core, None, blocks, False))),
-    "reader-never-told": Fault(put(reused=None)),
+    "reader-never-told": Fault(put(reused=lambda core: ())),
     "reader-told-late": Fault(entry("reused", told_late)),
     "hits-by-scheduler-block": Fault(put(alignment=lookup.alignment), STATES),
     "retention-as-before": Fault(put(check=lookup.check), ("full", *STATES)),
