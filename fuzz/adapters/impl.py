@@ -59,19 +59,20 @@ def _compiled() -> str:
     return package
 
 
-TODAY_CORE = "impl-today"
+TODAY_CORE, TODAY_COMPILED = TODAY_CORES = "impl-today", "impl-today-compiled"
 CORES: Mapping[str, Callable[[], str]] = {
     "impl": lambda: _PACKAGE,
     "impl-compiled": _compiled,
     TODAY_CORE: lambda: _PACKAGE,
+    TODAY_COMPILED: _compiled,
 }
-"""The forms of our core by the names of their targets, and the package of each. The last one is held to the rule of
-today, and called as vLLM 0.33."""
+"""The forms of our core by the names of their targets, and the package of each. Those of `TODAY_CORES` are held to the
+rule of today, and called as vLLM 0.33."""
 
 
 def rule_for(target_name: str) -> Policy | None:
     """The rule of a target that is a core of ours, planted fault or not; None for the usual one."""
-    return TODAY if target_name.rpartition("@")[2] == TODAY_CORE else None
+    return TODAY if target_name.rpartition("@")[2] in TODAY_CORES else None
 
 
 def open_impl(core: str = "impl") -> Target:
@@ -136,7 +137,7 @@ def _embeddings(numbers: Sequence[int]) -> Any:
 def bind_impl(core: str = "impl") -> Binding:
     """The binding of our core in one of its `CORES`. ImportError if it is not installed."""
     package = CORES[core]()
-    today = [f"{package}.today"] if core == TODAY_CORE else []
+    today = [f"{package}.today"] if core in TODAY_CORES else []
     names = names_of(*today, package, f"{package}.kv_cache_utils")
     logging.getLogger(package).setLevel(logging.ERROR)
     names("init_none_hash")(names("sha256"))
@@ -156,7 +157,7 @@ def bind_impl(core: str = "impl") -> Binding:
         embeddings=_embeddings,
         sampling=None,
         hasher_options={},
-        hasher_options_of=_reference_window if core == TODAY_CORE else lambda shape: {},
+        hasher_options_of=_reference_window if core in TODAY_CORES else lambda shape: {},
         around=partial(LowLimits, package=package),
         release=_called_as(core),
     )
@@ -170,7 +171,7 @@ def _reference_window(shape: Shape) -> Mapping[str, int]:
 
 def _called_as(core: str) -> Release:
     """How a core of ours is called."""
-    if core == TODAY_CORE:
+    if core in TODAY_CORES:
         return replace(
             release_of("0.33.0"),
             loses=frozenset(),

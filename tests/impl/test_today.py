@@ -19,7 +19,7 @@ def test_the_interface_has_the_names_of_the_older_one_and_its_own():
 
 def test_lockstep_holds_it_to_the_rule_of_today_and_the_other_cores_to_the_older_one():
     shape = Shape((Group("full", 4),), 9, 16, 4, 4, 16)
-    for name in ("impl-today", "fault:any@impl-today"):
+    for name in ("impl-today", "impl-today-compiled", "fault:any@impl-today"):
         assert model_for(name, shape).policy is TODAY
     for name in ("impl", "impl-compiled", "fault:any@impl-compiled"):
         assert model_for(name, shape).policy != TODAY
