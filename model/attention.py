@@ -30,12 +30,13 @@ class Rule:
     scratch = False  # is it one block that only its request uses, and that no hit needs?
     by_encoder = False  # is the table as long as the encoder's tokens need?
     needs_behind = True  # do drafts need the block behind a hit?
+    again = 0  # how many of the settled tokens are prefilled again for a chain of draft models?
 
     def __init__(self, group: Group, shape: Shape, eagle: bool = False) -> None:
         self.group, self.shape, self.eagle = group, shape, eagle
         self.sinks = group.kind == "sink"  # is its start kept by the core itself, for all requests?
         self.b = group.block_size * shape.parallel  # tokens per block table entry
-        self.w, self.k, self.p, self.again = group.window, group.chunk, group.speculative_blocks, 0
+        self.w, self.k, self.p = group.window, group.chunk, group.speculative_blocks
         self.behind = self.b if eagle and self.needs_behind else 0  # tokens behind a hit that must be cached (§8)
 
     def attends(self, q: int, t: int) -> bool:

@@ -90,9 +90,8 @@ class Core(Kept):
         if not self.rules[group].scratch:
             self.registered[group][name] = len(self.state.tables[group][name])
         if self.policy.copies is not None and self.policy.copies(self, group, plan):
-            i = plan.local // self.rules[group].b
+            self.registered[group][name] = i = plan.local // self.rules[group].b
             self.tails[group, name] = (i, plan.hit[group][-1])
-            self.registered[group][name] = i
         self.state.metrics.touched(self.state.tables[group][name])
         return missing
 
