@@ -71,8 +71,8 @@ class TodayManager(KVCacheManager):
         watermark: float = 0.0,
         enable_mamba_shared_prefix_checkpoint: bool = False,
     ) -> None:
-        if num_prefill_lookahead:
-            raise NotImplementedError("prompts that are prefilled again (num_prefill_lookahead): leave it at 0")
+        if num_prefill_lookahead > 1:
+            raise NotImplementedError(f"a chain of {num_prefill_lookahead} draft models: one alone prefills nothing again")
         self._ahead, self._junctions = num_hash_lookahead_tokens, enable_mamba_shared_prefix_checkpoint
         super().__init__(
             kv_cache_config,
