@@ -72,7 +72,7 @@ class TodayManager(KVCacheManager):
         enable_mamba_shared_prefix_checkpoint: bool = False,
     ) -> None:
         if num_prefill_lookahead > 1:
-            raise NotImplementedError(f"a chain of {num_prefill_lookahead} draft models: one alone prefills nothing again")
+            raise NotImplementedError(f"chains of draft models (here {num_prefill_lookahead}): use one alone")
         self._ahead, self._junctions = num_hash_lookahead_tokens, enable_mamba_shared_prefix_checkpoint
         super().__init__(
             kv_cache_config,

@@ -102,8 +102,7 @@ def name_tail(core: Core, group: int, request: Request, num_tokens: int, left: i
     """The end of the prompt gets a name, once it is computed, but for `left` tokens that a lookup of it cannot find: in
     full attention wherever it lies in its block; of a state only where it is the last one of the step."""
     rule, unit, name = core.rules[group], core.shape.hash_block_size, request.submit.request
-    every = len(core.rules) == 1 or ends_inside(core)
-    counted = num_tokens if every else core.policy.reach(core, group, num_tokens)
+    counted = num_tokens if len(core.rules) == 1 or ends_inside(core) else core.policy.reach(core, group, num_tokens)
     last = arith.down(len(request.submit.prompt) - (inside.left(core, rule) if left is None else left), unit)
     table = core.state.tables[group].get(name, [])
     if isinstance(rule, Full) and rule.b != unit:

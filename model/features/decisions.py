@@ -3,15 +3,14 @@ that nobody reads who wants to know the rule of vLLM 0.23."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, TypeAlias
 
 from ..identity import ExtraKey
 from ..ops import Allocate, Shape, Value
 from ..state import Request, State, Stored
 
-if TYPE_CHECKING:
-    from ..tables import BlockIds, Core, Plan
-
+Core: TypeAlias = Any  # these two are of `tables`, which is built on this file
+Plan: TypeAlias = Any
 Offer: TypeAlias = tuple[str, int, int, int]  # request, group, block, tokens
 
 
@@ -32,7 +31,7 @@ class Kept:
         self.offered: tuple[Value, ...] = ()  # what the operation tells besides its outcome
 
 
-def ended(core: "Core", name: str) -> None:
+def ended(core: Core, name: str) -> None:
     """The request's blocks are written on in by nobody."""
     for group in range(len(core.rules)) if core.tails else ():
         core.tails.pop((group, name), None)
@@ -40,7 +39,7 @@ def ended(core: "Core", name: str) -> None:
 
 
 def stored(
-    core: "Core",
+    core: Core,
     group: int,
     request: Request,
     places: Sequence[tuple[int, int]],
@@ -62,7 +61,7 @@ def nothing(*given: object) -> None:
     """Without a feature, nothing happens."""
 
 
-def looked_up(core: "Core", request: Request, tokens: int, blocks: "BlockIds") -> None:
+def looked_up(core: Core, request: Request, tokens: int, blocks: list[list[int]]) -> None:
     """What a lookup remembers and tells besides its hit."""
     if core.policy.junction is not None:
         request.junction = core.policy.junction(core, request, tokens)
@@ -77,23 +76,25 @@ class Additions:
 
     state: type[State] = State
     ahead: Callable[[Shape], int] | None = None  # tokens behind a block that its identity covers
-    also_named: Callable[["Core", Request, int], tuple[ExtraKey, ...]] | None = None  # by what else is a block named?
-    connector_hit: Callable[["Core", Request], tuple[int, "BlockIds", bool]] | None = None  # may states end before it?
-    junction: Callable[["Core", Request, int], int] | None = None  # where a prefix ends that others share
-    copies: Callable[["Core", int, "Plan"], bool] | None = None  # is a block copied for this allocation?
-    chain: Callable[["Core"], None] = nothing  # a chain of draft models prefills tokens again
-    make_private: Callable[["Core", int, str, bool], list[int]] | None = None  # copies it
-    report: Callable[["Core", Request, int, "BlockIds"], None] | None = None  # tells of the blocks of a hit
-    finish: Callable[["Core"], None] = nothing  # the copies have run
-    name_tail: Callable[["Core", int, Request, int], None] = nothing  # names the end of a prompt in its block
-    offer: Callable[["Core", int, str, int, int], None] | None = None  # offers states to a connector
-    last_offer: Callable[["Core", str], None] = nothing  # the same when a request ends
-    read: Callable[["Core", str], tuple[Value, ...]] | None = None  # what else is asked of a table
-    zero_again: Callable[["Core", str], None] = nothing  # lists blocks again that a load has left unwritten
-    checkpoints: Callable[["Core", int, "Plan"], list[int]] | None = None  # entries for states that a step leaves
-    watch: Callable[["Core", list[int]], None] | None = None  # lets blocks go whose holder reads on
-    reused: Callable[["Core"], tuple[Value, ...]] | None = None  # those that were handed out again
-    margin: Callable[["Core", Allocate], int] = lambda core, op: 0  # blocks that stay free when a request is admitted
+    also_named: Callable[[Core, Request, int], tuple[ExtraKey, ...]] | None = None  # by what else is a block named?
+    connector_hit: Callable[[Core, Request], tuple[int, list[list[int]], bool]] | None = (
+        None  # may states end before it?
+    )
+    junction: Callable[[Core, Request, int], int] | None = None  # where a prefix ends that others share
+    copies: Callable[[Core, int, Plan], bool] | None = None  # is a block copied for this allocation?
+    chain: Callable[[Core], None] = nothing  # a chain of draft models prefills tokens again
+    make_private: Callable[[Core, int, str, bool], list[int]] | None = None  # copies it
+    report: Callable[[Core, Request, int, list[list[int]]], None] | None = None  # tells of the blocks of a hit
+    finish: Callable[[Core], None] = nothing  # the copies have run
+    name_tail: Callable[[Core, int, Request, int], None] = nothing  # names the end of a prompt in its block
+    offer: Callable[[Core, int, str, int, int], None] | None = None  # offers states to a connector
+    last_offer: Callable[[Core, str], None] = nothing  # the same when a request ends
+    read: Callable[[Core, str], tuple[Value, ...]] | None = None  # what else is asked of a table
+    zero_again: Callable[[Core, str], None] = nothing  # lists blocks again that a load has left unwritten
+    checkpoints: Callable[[Core, int, Plan], list[int]] | None = None  # entries for states that a step leaves
+    watch: Callable[[Core, list[int]], None] | None = None  # lets blocks go whose holder reads on
+    reused: Callable[[Core], tuple[Value, ...]] | None = None  # those that were handed out again
+    margin: Callable[[Core, Allocate], int] = lambda core, op: 0  # blocks that stay free when a request is admitted
     digests_by_size: bool = True  # is a block of several hash blocks named otherwise in events than the last of them?
     skips_tokens: bool = False  # are external tokens before a window left out one by one, or by whole blocks?
     counts_admitted: bool = False  # is a lookup counted only when its request is admitted?

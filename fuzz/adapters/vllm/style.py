@@ -7,6 +7,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from ....model import ops
+from ....model.features import inside
 from ....model.ops import DONE, Operation, Outcome, Shape
 from ....model.shown.snapshot import Snapshot, new_ids_value
 from ...findings.cause import failed
@@ -132,10 +133,8 @@ class VllmStyleTarget:
 
     def _hasher_of(self, shape: Shape) -> Any:
         """What computes the hashes of blocks; it knows nothing of a core, so those of one block size share it."""
-        drafts = shape.eagle or any(group.eagle for group in shape.groups)
-        ahead = drafts * shape.reads_ahead * (not shape.old_names)
-        key = shape.hash_block_size, ahead, *sorted(self._binding.hasher_options_of(shape).items())
-        if key not in self._hashers:
+        ahead, options = inside.drafts(shape) * (not shape.old_names), self._binding.hasher_options_of(shape)
+        if (key := (shape.hash_block_size, ahead, *sorted(options.items()))) not in self._hashers:
             self._hashers[key] = self._binding.block_hasher(shape)
         return self._hashers[key]
 
