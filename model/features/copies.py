@@ -118,6 +118,8 @@ def name_tail(core: Core, group: int, request: Request, num_tokens: int, left: i
         resumed = counted == last or at_junction(core, request, counted)
         if not resumed or block == NULL or named(core).covers.get(block) == counted:
             return
+        if counted % rule.b == 0 and not core.policy.stands(core, group, i, request):
+            return
         give(core, group, request, counted, block)
         core.registered_this_step.add((group, request.chain[counted // unit - 1]))
         if counted % rule.b:
