@@ -19,7 +19,7 @@ from ..findings.prose import broken
 from ..findings.words import plural
 from ..opening.commands import Ran
 from ..opening.commands import run as run_command
-from ..planning.shipped import DEVIATIONS
+from ..opening.known_deviations import known_of
 from ..reports.summary import NEW
 from .bisect import one_line
 from .deviations import ALIKE, SAME
@@ -249,8 +249,10 @@ def parts_of(sides: Sides) -> list[WatchPart]:
             "difference", ("diff", *both, "--seconds", seconds, "--seed", "2026", "--out", kept, "--json"), _read_diff
         )
     )
+    known = known_of(sides.reference) if sides.reference else None
+    traces = known.traces if known is not None else ""
     for spec in (sides.old, sides.new) if sides.reference else ():
-        asked = ("--target", sides.reference, "--check", str(DEVIATIONS), "--also", spec, "--json")
+        asked = ("--target", sides.reference, "--check", traces, "--also", spec, "--json")
         read = _read_old_deviations if spec == sides.old else _read_deviations
         parts.append(WatchPart(f"deviations of {spec}", ("deviations", *asked), read))
     if family is not None:  # last what takes longest

@@ -116,15 +116,13 @@ def name_tail(core: Core, group: int, request: Request, num_tokens: int, left: i
         i = arith.cdiv(counted, rule.b) - 1
         block = table[i] if i < len(table) else NULL
         resumed = counted == last or at_junction(core, request, counted)
-        if not resumed or block == NULL or named(core).covers.get(block) == counted:
-            return
-        if counted % rule.b == 0 and not core.policy.stands(core, group, i, request):
+        written = counted % rule.b != 0 or core.policy.stands(core, group, i, request)
+        if not (resumed and written) or block == NULL or named(core).covers.get(block) == counted:
             return
         give(core, group, request, counted, block)
         core.registered_this_step.add((group, request.chain[counted // unit - 1]))
         if counted % rule.b:
-            core.tails[group, name] = (i, block)
-            core.named_itself[group, name] = counted
+            core.tails[group, name], core.named_itself[group, name] = (i, block), counted
             core.registered[group][name] = i
 
 

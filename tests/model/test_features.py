@@ -309,3 +309,12 @@ def test_a_table_that_is_read_tells_what_is_computed_and_cached():
     assert list(model.offered) == [(), 4], "computed is nothing before the step has run; named are two blocks"
     assert value(model, Advance("a", (6,)), ReadTable("a")) == ((1, 2, 3),)
     assert list(model.offered) == [(1, 2, 3), 4]
+
+
+def test_a_state_that_its_step_passed_without_writing_it_has_no_name():
+    """A step that ends behind the last place where a hit can end leaves another state there."""
+    states = Group("mamba", 2, mamba_mode="align")
+    core = Model(Shape((Group("full", 2), states), 9, 8, 2, 2, 8), TODAY)
+    core.apply(Submit("a", (0, 0, 0)))
+    core.apply(Allocate("a", 3))
+    assert [group for group, _ in core.state.identity.values()] == [0]

@@ -120,7 +120,8 @@ def is_type_uniform(r: R, layers: Layers) -> bool:
     demand(first.type in MANAGED)
     if first.type == Spec.MAMBA:
         drafts = first.num_speculative_blocks
-        return all(x.num_speculative_blocks == drafts and r.page(x) == r.page(first) for x in specs)
+        alike = (x.type == first.type and x.num_speculative_blocks == drafts for x in specs)
+        return all(same and r.page(x) == r.page(first) for same, x in zip(alike, specs, strict=True))
     if first.type in FULL:
         return all(x.type in FULL for x in specs)
     if first.type == Spec.WINDOW:
@@ -164,8 +165,9 @@ def as_full(r: R, x: Layer, block_size: int) -> Layer:
     """A field of latent windows has no place in latent full attention, which is a crash."""
     if not x.is_narrow:
         return x
-    demand(x.type != Spec.WINDOW_MLA, "TypeError")
     padded = x.page_size_padded
+    demand(padded is None or x.block_size != 0, "ZeroDivisionError")
+    demand(x.type != Spec.WINDOW_MLA, "TypeError")
     padded = None if padded is None else max(padded, r.real_page(x) * block_size // x.block_size)
     return r.construct(replace(x.as_full(), block_size=block_size, page_size_padded=padded))
 

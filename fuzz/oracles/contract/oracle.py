@@ -25,7 +25,7 @@ from .registered import Mirror, check_registered
 from .room import Room
 from .run_record import RunRecord, held_by_tables
 from .steps import check_in_flight, check_needed, check_written_alone
-from .told import Told
+from .told_besides import Told
 from .tracked import Tracked
 
 _ASKS = frozenset({ops.Allocate, ops.Take})
