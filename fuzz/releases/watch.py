@@ -252,6 +252,11 @@ def parts_of(sides: Sides) -> list[WatchPart]:
     if sides.engine:
         scripts = WatchPart("scripts", ("findings", "--scripts", *both, "--json"), _read_findings)
         return [*parts, *([scripts] if family is not None else ())]
+    if sides.reference:  # done at once, and what somebody asks for first
+        read_first = WatchPart(
+            "functions", (sides.old, sides.new), read_functions, module="fuzz.releases.watch_functions"
+        )
+        parts.append(read_first)
     parts.append(WatchPart("answers", ("targets", "check", sides.new, "--json"), _read_check))
     for spec, read in ((sides.old, _read_old_campaign), (sides.new, _read_campaign)):
         judged = ("campaign", "--target", spec, *_JUDGED, "--seconds", campaign, "--out", str(sides.out))
@@ -274,10 +279,6 @@ def parts_of(sides: Sides) -> list[WatchPart]:
     if family is not None:  # last what takes longest
         parts.append(WatchPart("scripts", ("findings", "--scripts", *both, "--json"), _read_findings))
     if sides.reference:
-        read_first = WatchPart(
-            "functions", (sides.old, sides.new), read_functions, module="fuzz.releases.watch_functions"
-        )
-        parts.append(read_first)
         parts.append(WatchPart("theorems", (sides.old, sides.new), _read_proofs, module="fuzz.releases.verify_proofs"))
     return parts
 
