@@ -23,8 +23,10 @@ NAME = "blockproof"
 FOLDERS = ("model", "impl", "fuzz", "proofs")
 DATA = (
     "examples",
+    "docs/evidence/between-deviations",
     "docs/evidence/deviations",
     "docs/evidence/findings",
+    "docs/evidence/today-deviations",
     "docs/reference/theorems",
     "tests/regressions",
 )
@@ -226,7 +228,7 @@ def test_every_package_is_installed_with_what_it_reads():
         for path in modules(folder)
         if path.name == "__init__.py"
     }
-    packages |= {f"{NAME}.{folder.replace('/', '.')}" for folder in DATA}
+    packages |= {f"{NAME}.{folder.replace('/', '.').replace('-', '_')}" for folder in DATA}
     assert set(project["tool"]["setuptools"]["packages"]) == packages
     data_of = project["tool"]["setuptools"]["package-data"]
     patterns = {pattern.removeprefix("*") for pattern in data_of["*"]}

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from ...model.attention import Rule
+from ...model.features.names import NamedState
 from ...model.identity import Identities, Identity, extra_keys
 from ...model.ops import Allocate, Done, Lookup, OnRequest, Operation, Outcome, Preempt, Shape
 from ...model.shown.snapshot import Snapshot
@@ -241,6 +242,18 @@ class Changes:
                 if before.get(name) != now.get(name):
                     written += [group, self.requests(name), now.get(name, -1)]
         return written
+
+
+def names_of(state: NamedState, sizes: Sequence[int]) -> dict[int, list[int]]:
+    """Of each block that has several names, or whose first name covers a part of it: how many, the tokens in it that
+    the first of them covers, and how many it holds. `sizes`: of a block of each group, in tokens."""
+    found = {}
+    for block, (group, _) in state.identity.items():
+        count, size = 1 + len(state.also.get(block, ())), sizes[group]
+        inside = state.covers.get(block, 0) % size
+        if count > 1 or inside:
+            found[block] = [count, inside or size, size]
+    return found
 
 
 class RequestContents:

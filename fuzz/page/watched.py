@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from ...model.attention import rules_for
 from ...model.core import Model
+from ...model.features.names import NamedState
 from ...model.legal import allows, misuse
-from ...model.ops import Done, Failed, OnRequest, Operation, Outcome, Shape
+from ...model.ops import Done, Failed, Landed, OnRequest, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.oracle_names import TARGET
 from ..findings.words import outcome_text
@@ -20,11 +21,11 @@ from ..runs.lockstep import LockstepRun
 from ..runs.model_looks import ModelLooks
 from ..runs.run import Run
 from ..targets.answers import outcome_and_snapshot, problem_with_answer
-from ..targets.base import Target, hidden_fields, is_told, likeness
-from ..targets.block_ids import without_hidden
+from ..targets.base import Target, copies_of, hidden_fields, is_told, likeness
+from ..targets.block_ids import stray_copy, without_hidden
 from ..targets.glance import Glancing
 from ..targets.rule import model_answer
-from .changes import Changes, RequestContents, visible_part
+from .changes import Changes, RequestContents, names_of, visible_part
 from .words import RequestNumbers, answer_words, cut, operation_words, step_text
 
 MAX_STEP_TEXT = 400
@@ -188,6 +189,9 @@ class WatchedTarget:
         self._judged = False
         self._beside: _ShownModel | _ShownTarget | None = None
         self._pending: tuple[Operation, Outcome | None, Snapshot | None] | None = None
+        self._named: dict[int, list[int]] = {}
+        self._junctions: dict[str, int] = {}
+        """What was written down last of names and of shared prefixes."""
         self._examined = 0
         """How many operations of the run were looked at for those that are no call on the target."""
 
@@ -202,6 +206,7 @@ class WatchedTarget:
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Start the target, and what is written down."""
         self.shape, self.requests, self.steps, self.lines, self._pending = shape, RequestNumbers(), [], [], None
+        self._named, self._junctions = {}, {}
         self._examined = 0
         outcome, snapshot = outcome_and_snapshot(self._target.start(shape))
         self.construction = outcome
@@ -321,6 +326,7 @@ class WatchedTarget:
         elif self._beside is not None and not model.ended and self._beside.takes(operation):
             self._answer, shown = self._beside.step(operation)
             model.add(operation, self._answer, shown)
+            self._write_names(self.steps[-1])
         else:
             model.ended = True
         if not model.ended:
@@ -334,7 +340,26 @@ class WatchedTarget:
         step.blocks = [*getattr(operation, "blocks", ())]
         scene = self.run.scene
         self._contents.follow(step, operation, outcome, scene.requests)
+        copied = scene.copied if isinstance(scene, Model) else copies_of(self._target)
+        if type(operation) is not Landed and stray_copy(copied, scene.shape.num_blocks) is None:
+            step.copies = [block for pair in copied for block in pair]
         self.steps.append(step)
+        self._write_names(step)
+
+    def _write_names(self, step: Step) -> None:
+        """Write down which blocks are named in part or several times, and where shared prefixes go on: what a model
+        that goes by the rule of today knows of them."""
+        scene = self.run.scene
+        model = self._beside.model if isinstance(self._beside, _ShownModel) else scene
+        if not isinstance(model, Model) or not isinstance(model.state, NamedState):
+            return
+        named = names_of(model.state, [rule.b for rule in model.rules])
+        gone = [[block, 0, 0, 0] for block in self._named.keys() - named.keys()]
+        new = [[block, *now] for block, now in named.items() if self._named.get(block) != now]
+        step.names, self._named = [number for row in (*gone, *new) for number in row], named
+        ends = {name: request.junction for name, request in model.requests.items()}
+        changed = {name: end for name, end in ends.items() if end != self._junctions.get(name, 0)}
+        step.junctions, self._junctions = [n for name, end in changed.items() for n in (self.requests(name), end)], ends
 
     def _name_contents(self, line: _Line) -> None:
         last = line.steps[-1]

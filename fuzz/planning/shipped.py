@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 FINDINGS = Path("docs/evidence/findings")
-DEVIATIONS = Path("docs/evidence/deviations")
+DEVIATIONS = tuple(Path("docs/evidence") / name for name in ("deviations", "today-deviations", "between-deviations"))
+"""Traces of the deviations of 0.23.0, of 0.33.0, and of the releases between them."""
 EXAMPLES = Path("examples")
 THEOREMS = Path("docs/reference/theorems")
 REGRESSIONS = Path("tests/regressions")
@@ -25,7 +26,7 @@ def shipped(path: Path) -> Path:
     """
     if path.exists():
         return path
-    for folder in (FINDINGS, DEVIATIONS, EXAMPLES, THEOREMS):
+    for folder in (FINDINGS, *DEVIATIONS, EXAMPLES, THEOREMS):
         if path.is_relative_to(folder):
             found = [place / path.relative_to(folder) for place in _places(folder)]
             return next((file for file in found if file.exists()), path)
@@ -54,5 +55,5 @@ def is_of_real_bug(path: Path) -> bool:
 
 def _places(folder: Path) -> list[Path]:
     """Where the package has a folder; an editable installation lists things that are no folders beside it."""
-    spec = find_spec(".".join([_ROOT, *folder.parts]))
+    spec = find_spec(".".join([_ROOT, *folder.parts]).replace("-", "_"))  # a package has no dash in its name
     return [Path(place) for place in spec.submodule_search_locations or ()] if spec is not None else []

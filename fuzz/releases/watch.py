@@ -19,12 +19,13 @@ from ..findings.prose import broken
 from ..findings.words import plural
 from ..opening.commands import Ran
 from ..opening.commands import run as run_command
-from ..planning.shipped import DEVIATIONS
+from ..opening.known_deviations import known_of
 from ..reports.summary import NEW
 from .bisect import one_line
 from .deviations import ALIKE, SAME
 from .scheduler_cases import NOTHING, SHOWS
 from .watch_engines import engine_parts
+from .watch_functions import read_functions
 from .watch_parts import ROOT, PartNews, Sides, Unexplained, WatchPart
 
 LONGEST = 0.5
@@ -176,11 +177,24 @@ def page(watched: WatchedRelease, command: str) -> str:
         lines.append(f"| {one.part.name} | {_cell(told)} | {one.seconds / 60:.1f} |")
     total = sum(one.seconds for one in watched.done)
     lines += [f"| all | | {total / 60:.1f} |", ""]
+    lines += ["## To begin with", "", *_items(beginning(watched)), ""]
     for name, title in SECTIONS.items():
         lines += [f"## {title}", "", *_items(watched.lines(name)), ""]
     lines += ["## Could not be judged", "", *_items(watched.open), ""]
     lines += ["## Commands", "", *_items([f"{one.part.name}: `{one.part.command}`" for one in watched.done]), ""]
     return "\n".join(lines)
+
+
+FIRST = 12
+"""Situations in which the releases differ that the list to begin with has."""
+
+
+def beginning(watched: WatchedRelease) -> list[str]:
+    """What somebody begins with who brings the model to the new release: functions to read, deviations that went, and
+    the first situations in which the two differ, each with a trace in the folder of differences."""
+    gone = [f"went: {line}" for line in watched.lines("fixed") if line.startswith("deviation ")]
+    differs = [one.told.changed for one in watched.done if one.told and one.part.name == DIFFERENCE]
+    return [*watched.lines("begin"), *gone, *(f"differs: {line}" for lines in differs for line in lines[:FIRST])]
 
 
 def verdict(watched: WatchedRelease) -> str:
@@ -217,6 +231,8 @@ CAMPAIGN_SHARE, DIFF_SHARE = 0.2, 0.1
 """Of the minutes: for both releases together, and for holding them against each other."""
 
 
+DIFFERENCE = "difference"
+"""The part that holds the two against each other."""
 _CAMPAIGN = "campaign"
 """Under this name `Sides.seen` has the root causes that came up on the old release."""
 _JUDGED = ("--oracle", "shadow,contract,liveness", "--seed", "2026", "--jobs", "1", "--shrink-seconds", "5", "--json")
@@ -236,6 +252,11 @@ def parts_of(sides: Sides) -> list[WatchPart]:
     if sides.engine:
         scripts = WatchPart("scripts", ("findings", "--scripts", *both, "--json"), _read_findings)
         return [*parts, *([scripts] if family is not None else ())]
+    if sides.reference:  # done at once, and what somebody asks for first
+        read_first = WatchPart(
+            "functions", (sides.old, sides.new), read_functions, module="fuzz.releases.watch_functions"
+        )
+        parts.append(read_first)
     parts.append(WatchPart("answers", ("targets", "check", sides.new, "--json"), _read_check))
     for spec, read in ((sides.old, _read_old_campaign), (sides.new, _read_campaign)):
         judged = ("campaign", "--target", spec, *_JUDGED, "--seconds", campaign, "--out", str(sides.out))
@@ -246,11 +267,13 @@ def parts_of(sides: Sides) -> list[WatchPart]:
     kept = str(sides.out / "differences")
     parts.append(
         WatchPart(
-            "difference", ("diff", *both, "--seconds", seconds, "--seed", "2026", "--out", kept, "--json"), _read_diff
+            DIFFERENCE, ("diff", *both, "--seconds", seconds, "--seed", "2026", "--out", kept, "--json"), _read_diff
         )
     )
+    known = known_of(sides.reference) if sides.reference else None
+    traces = known.traces if known is not None else ""
     for spec in (sides.old, sides.new) if sides.reference else ():
-        asked = ("--target", sides.reference, "--check", str(DEVIATIONS), "--also", spec, "--json")
+        asked = ("--target", sides.reference, "--check", traces, "--also", spec, "--json")
         read = _read_old_deviations if spec == sides.old else _read_deviations
         parts.append(WatchPart(f"deviations of {spec}", ("deviations", *asked), read))
     if family is not None:  # last what takes longest

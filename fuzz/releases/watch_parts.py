@@ -56,6 +56,8 @@ class PartNews:
     changed: list[str] = field(default_factory=list)
     open: list[str] = field(default_factory=list)
     """What could not be judged."""
+    begin: list[str] = field(default_factory=list)
+    """With what somebody begins who brings the model to the new release."""
     unexplained: list[Unexplained] = field(default_factory=list)
     """It is new unless the old release shows the same in its trace."""
 

@@ -103,6 +103,13 @@ class Step(msgspec.Struct, omit_defaults=True):
     """Request, place, the contents of its full hash blocks from there on (`nodes`)."""
     counted: list[str] = []
     """Known deviations and losses that were counted here."""
+    copies: list[int] = []
+    """Pairs: block, the block into which it is copied; both are held until the copy has run."""
+    names: list[int] = []
+    """Of each block whose names have changed, if it has several or is named in part, or was so until now: block, how
+    many names (0: it is like any other), tokens in it that the first of them covers, and how many it holds."""
+    junctions: list[int] = []
+    """Pairs: request, tokens up to which others share its prefix; 0 if that is not known any more."""
 
 
 class Node(msgspec.Struct, array_like=True):

@@ -20,7 +20,7 @@ from ..findings.oracle_names import SHADOW
 from ..kinds.compressed import rules_with
 from ..oracles.contract import Contract, unobserved
 from ..targets.answers import kept, problem_with_answer, unchanged
-from ..targets.base import TargetLostError, is_told
+from ..targets.base import TargetLostError, handed_of, is_told
 from ..targets.block_ids import stray_id, without_hidden
 from ..targets.declarations import EXCHANGES
 from .run import Run, ask
@@ -173,7 +173,7 @@ class ModelFreeRun(Run):
         if stray:
             return self._stray(stray, operation, outcome)
         shown = without_hidden(shown, self.shape.num_blocks, self.hidden)
-        self.view.follow(operation, outcome, shown)
+        self.view.follow(operation, outcome, shown, handed_of(self.target) if told else ())
         self._rebuild(operation, outcome)
         before, self._shown = self._shown, self._completed(shown)
         shown = self._shown

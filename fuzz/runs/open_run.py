@@ -52,7 +52,7 @@ def drawn_shape(run: Run, draw: Draw, attention: str, tuning: Tuning = USUAL_TUN
 
 def drawn_script(run: Run, draw: Draw, attention: str) -> Trace:
     """A script for a shape as from `drawn_shape`."""
-    script = draw_script(draw, EVERY_ATTENTION[attention], run.block_sizes, run.losses)
+    script = draw_script(draw, EVERY_ATTENTION[attention], run.block_sizes, run.losses, run.lacks)
     return replace(script, shape=adapted_shape(script.shape, run.lacks))
 
 

@@ -19,8 +19,7 @@ from ...model.shown.snapshot import Snapshot
 from ..findings.difference import difference
 from ..findings.finding import BUG, CORRUPTION, Finding, Trace, our_bug
 from ..findings.interruption import is_from_outside
-from ..findings.offered import OF_TODAY
-from ..findings.oracle_names import CONTRACT, LANDED, LIVENESS, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
+from ..findings.oracle_names import CONTRACT, LANDED, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
 from ..findings.severity import worst_of
 from ..findings.starved import Starved
 from ..oracles.contract import Contract, Violation, unobserved
@@ -33,6 +32,7 @@ from ..targets.base import (
     block_sizes_of,
     copies_of,
     designs_of,
+    handed_of,
     hidden_fields,
     left_out_for,
     losing,
@@ -101,9 +101,7 @@ class Run(ABC):
     def __init__(self, target: Target, judging: Judging = USUAL) -> None:
         self.target = target
         left_out = _ONE_BY_ONE if CONTRACT in judging.oracles else frozenset()
-        by_model = LOCKSTEP in judging.oracles and not {CONTRACT, LIVENESS} & {*judging.oracles}
-        only_by_model = frozenset() if by_model else OF_TODAY  # of which oracles without one know nothing
-        self.lacks = left_out_for(target) | left_out | only_by_model
+        self.lacks = left_out_for(target) | left_out
         """What is not asked of the target, and what is not with one kind of groups only (`declarations.in_shape`)."""
         self.lacks_here = self.lacks
         """What is not asked of the core that was started last."""
@@ -334,11 +332,12 @@ class Run(ABC):
             operation = operation.allocation  # served, it is like any other
         found: list[Finding] = []
         shadow, contract = self.shadow, self.contract
+        own = type(operation) is not Landed  # which may be no call on it
+        copies, told = (copies_of(self.target), handed_of(self.target)) if own else ((), ())
         try:
+            if copies and (stray := stray_copy(copies, self.shape.num_blocks)):
+                return [self._stray(stray, operation, actual)]
             if shadow is not None:
-                copies = () if type(operation) is Landed else copies_of(self.target)  # which may be no call on it
-                if copies and (stray := stray_copy(copies, self.shape.num_blocks)):
-                    return [self._stray(stray, operation, actual)]
                 shadow.step(operation, actual, after, copies)
         except Corruption as corruption:
             self.corruption = corruption
@@ -346,7 +345,7 @@ class Run(ABC):
             found.append(self._object(SHADOW, said, operation, actual, before or after, after))
         if contract is None or before is None:
             return found
-        violation = contract.step(operation, actual, before, after, scene)
+        violation = contract.step(operation, actual, before, after, scene, (copies, told))
         if passed := contract.passed():
             self._note(passed, operation, actual, before, after)
         if violation is not None:

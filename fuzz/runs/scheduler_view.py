@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ...model import ops
-from ...model.ops import NULL, Done, Operation, Outcome, Shape
+from ...model.ops import NULL, Done, Operation, Outcome, Shape, Value
 from ...model.shown.snapshot import Snapshot
 from ...model.state import Request
 from ..targets.answers import answers_of, hit_of
@@ -25,6 +25,7 @@ class SchedulerView:
         self.state = ShownHoldings(shape)
         self.registered: Sequence[Mapping[str, int]] = [{} for _ in shape.groups]
         self.last: tuple[Operation, Outcome] | None = None
+        self._told: Sequence[Value] = ()
         self.reached: Counter[str] = Counter()
         self.dead = False
         """True once an allocation has failed midway, which leaves the state undefined; the run ends there."""
@@ -34,9 +35,9 @@ class SchedulerView:
         """The request of the last operation if that was a lookup: its hit may be used now."""
         return self.last[0].request if self.last and isinstance(self.last[0], ops.Lookup) else None
 
-    def follow(self, operation: Operation, outcome: Outcome, snapshot: Snapshot) -> None:
-        """The core has answered an operation."""
-        self.last = (operation, outcome)
+    def follow(self, operation: Operation, outcome: Outcome, snapshot: Snapshot, told: Sequence[Value] = ()) -> None:
+        """The core has answered an operation, and `told` besides (`targets.base.handed_of`)."""
+        self.last, self._told = (operation, outcome), told
         if isinstance(outcome, Done):
             self._apply(operation, outcome)
         elif isinstance(outcome, ops.Failed) and isinstance(operation, ops.Allocate | ops.AllocateBatch):
@@ -67,6 +68,8 @@ class SchedulerView:
                 self.state.outside += _blocks(outcome.value, self.shape)
             case ops.Touch(blocks):
                 self.state.outside += (block for block in blocks if block != NULL)
+            case ops.Free(_, keep) if keep:
+                self.state.outside += _blocks(outcome.value, self.shape)
             case ops.Release(blocks):
                 for block in blocks:
                     if block in self.state.outside:
@@ -77,10 +80,10 @@ class SchedulerView:
     def _on_request(self, request: Request, operation: Operation, outcome: Done) -> None:
         match operation:
             case ops.Lookup():
-                request.hit = hit_of(outcome)
+                request.hit, request.lags = hit_of(outcome), operation.for_connector and any(self._told)
             case ops.Allocate():
-                hit_tokens = request.hit[0] if operation.hit and request.hit else 0
-                request.computed += hit_tokens + operation.external
+                hit = request.hit[0] if operation.hit and request.hit else 0
+                request.computed += self.shape.taken(operation, hit) + operation.external
                 request.scheduled = operation.new_tokens
                 request.arriving = operation.external if operation.delay else 0
             case ops.Advance():

@@ -129,6 +129,15 @@ LOSES: Mapping[str, str] = {
     "states-by-scheduler": "S7, S10: A state is registered at a block end inside a step, where mode `align` writes "
     "none, or behind drafts in the other modes: the core leaves it to its scheduler to end steps where blocks end "
     "(vllm-project/vllm#51113).",
+    "mamba-negative-demand": "S8, S17: A table of states that is longer than needed counts as fewer blocks than none, "
+    "which hides what others ask for.",
+    "windows-left-behind": "S7, S8: A hit for a connector may end before itself in windows, too, though nobody "
+    "restores these; an allocation that takes less of such a hit fails.",
+    "states-ahead-of-attention": "S14: Where states stand for more tokens than full attention holds, a hit for a "
+    "connector is what all groups hold.",
+    "reported-as-whole": "S8, S11: A full report tells of entries that are not there, and a lookup fails by it where "
+    "a hit ends inside a block, or blocks lie on several ranks.",
+    "connector-unreported": "S11: A full report leaves a hit for a connector out.",
     "room-ahead": "L1, L2, L4, S17: A step takes or wants room for more tokens than it was asked for, at most those of "
     "another step in whole blocks, a block and a token: bounds are so much wider.",
     "pools-apart": "L1, L2, L4, S17: Groups have pools of their own: one is full while there is room in another.",

@@ -121,8 +121,7 @@ def name_tail(core: Core, group: int, request: Request, num_tokens: int, left: i
         give(core, group, request, counted, block)
         core.registered_this_step.add((group, request.chain[counted // unit - 1]))
         if counted % rule.b:
-            core.tails[group, name] = (i, block)
-            core.named_itself[group, name] = counted
+            core.tails[group, name], core.named_itself[group, name] = (i, block), counted
             core.registered[group][name] = i
 
 

@@ -306,9 +306,10 @@ def test_a_full_report_tells_of_the_blocks_that_were_found(reports, events):
 def test_a_table_that_is_read_tells_what_is_computed_and_cached():
     model = Model(FULL, TODAY)
     told(model, Submit("a", (1, 2, 3, 4, 5)), Allocate("a", 5), ReadTable("a"))
-    assert list(model.offered) == [(), 4], "computed is nothing before the step has run; named are two blocks"
+    free = (*model.state.queue(),)
+    assert list(model.offered) == [free, (), 4], "computed is nothing before the step has run; named are two blocks"
     assert value(model, Advance("a", (6,)), ReadTable("a")) == ((1, 2, 3),)
-    assert list(model.offered) == [(1, 2, 3), 4]
+    assert list(model.offered) == [free, (1, 2, 3), 4]
 
 
 COARSE = Shape((Group("sliding", 2, window=2), Group("mamba", 2, mamba_mode="align")), 16, 32, 1, 2, 32)
@@ -324,3 +325,12 @@ def test_a_state_is_named_where_it_stands_though_the_step_goes_on_behind_it(firs
     told(model, Evict((block,)), Allocate("a", 9 - first))
     assert model.state.tables[1]["a"][3] == block
     assert (block in model.state.identity) is named
+
+
+def test_a_state_that_its_step_passed_without_writing_it_has_no_name():
+    """A step that ends behind the last place where a hit can end leaves another state there."""
+    states = Group("mamba", 2, mamba_mode="align")
+    core = Model(Shape((Group("full", 2), states), 9, 8, 2, 2, 8), TODAY)
+    core.apply(Submit("a", (0, 0, 0)))
+    core.apply(Allocate("a", 3))
+    assert [group for group, _ in core.state.identity.values()] == [0]

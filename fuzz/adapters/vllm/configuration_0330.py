@@ -112,11 +112,14 @@ def _name_merge(r: R, wanted: object, found: object, specs: Sequence[Layer]) -> 
 
 
 def is_type_uniform(r: R, layers: Layers) -> bool:
-    """States are apart from attention, and of one page; else as before."""
-    if len({x.type in NOT_ATTENTION for x in layers.values()}) > 1:
+    """States are apart from attention, and of one page, which is asked for layer by layer; else as before."""
+    specs = list(layers.values())
+    if len({x.type in NOT_ATTENTION for x in specs}) > 1:
         return False
-    alike = type_before(r, layers)
-    return alike and (r.first(layers).type != Spec.MAMBA or len({r.page(x) for x in layers.values()}) == 1)
+    if not specs or specs[0].type != Spec.MAMBA or len({x.block_size for x in specs}) > 1:
+        return type_before(r, layers)
+    first = specs[0]
+    return all(type_before(r, {"first": first, "one": x}) and r.page(x) == r.page(first) for x in specs)
 
 
 def _name_type(r: R, wanted: object, found: object, layers: Layers) -> str:
@@ -155,8 +158,9 @@ def as_full(r: R, x: Layer, block_size: int) -> Layer:
     """A field of latent windows has no place in latent full attention, which is a crash."""
     if not x.is_narrow:
         return x
-    demand(x.type != Spec.WINDOW_MLA, "TypeError")
     padded = x.page_size_padded
+    demand(padded is None or x.block_size != 0, "ZeroDivisionError")
+    demand(x.type != Spec.WINDOW_MLA, "TypeError")
     padded = None if padded is None else max(padded, r.real_page(x) * block_size // x.block_size)
     return r.construct(replace(x.as_full(), block_size=block_size, page_size_padded=padded))
 

@@ -11,6 +11,7 @@ from itertools import chain
 from ....model import ops
 from ....model.attention import Mamba
 from ....model.ops import Done
+from .landing import loaded_entries
 from .moves import Move, hit_row
 from .properties import Break
 from .run_record import RunRecord
@@ -75,6 +76,8 @@ class BlockAnswers:
             return
         rule = self.record.rules[group]
         full = rule.is_full and not rule.sinks
+        if (spared := self._spared(move, group)) and set(handed) - spared <= set(told) <= set(handed):
+            return
         if sorted(told) == sorted(handed):
             self._lists_all[group] |= full and not self._copies(move)
             return
@@ -90,6 +93,15 @@ class BlockAnswers:
             )
         if gained and full and not self._copies(move):
             self._lists_all[group] = False
+
+    def _spared(self, move: Move, group: int) -> set[int]:
+        """Blocks of the group that need not be told, since a load writes them (`Allocate.unzeroed`)."""
+        operation, request = move.operation, move.request
+        if not isinstance(operation, ops.Allocate) or request is None or group not in operation.unzeroed:
+            return set()
+        start, end = request.computed - operation.external, request.computed
+        entries = loaded_entries(self.record.rules[group], start, end)
+        return {*move.after.tables[group].get(move.name, ())[entries.start : entries.stop]}
 
     def _copies(self, move: Move) -> bool:
         """True if a block of this operation may be a copy, for a hit that ends inside it, and not cleared."""

@@ -3,12 +3,13 @@
 from collections.abc import Collection, Iterator, Sequence
 from math import lcm
 
-from ....model import lookup
-from ....model.arith import cdiv
+from ....model import lookup, ops
+from ....model.arith import cdiv, down
 from ....model.attention import Mamba
 from ....model.ops import NULL, Done
 from ....model.shown.snapshot import Snapshot
 from ...targets.answers import hit_of
+from ...targets.declarations import SEVERAL_NAMES
 from ..chunk_losses import is_astride
 from .moves import Move, hit_row
 from .properties import Break
@@ -39,10 +40,48 @@ class Hits:
         record, request = self.record, move.request
         assert request is not None
         length, rows = self.check_length(move)
-        for group, row in enumerate(rows):
-            self._check_row(request, group, length, row, move.before)
+        for group, (row, end) in enumerate(zip(rows, self._ends(move, length, rows), strict=True)):
+            self._check_row(request, group, end, row, move.before)
         record.reached["contract: S7 checked"] += 1
         record.reached["contract: hit"] += length > 0
+
+    def _ends(self, move: Move, length: int, rows: Sequence[Sequence[int]]) -> list[int]:
+        """Per group, the tokens that its row is to hold: those of the hit.
+
+        For a connector, which brings the state that is needed with its tokens, states may end before it; that has to be
+        told then. So may, for a core that is known for it, other groups.
+        """
+        record, request = self.record, move.request
+        if request is None or request.asked is None or not request.asked.for_connector:
+            return [length] * len(rows)
+        ends, lags = [length] * len(rows), False
+        for group in self.groups:
+            rule, row = record.rules[group], rows[group]
+            short = len(row) < cdiv(length, rule.b)
+            if isinstance(rule, Mamba) and row and record.small_hash_blocks[group] and any(move.told):
+                ends[group], lags = (len(row) - 1) * rule.b + 1, True  # somewhere inside its last block
+            elif isinstance(rule, Mamba) and short:
+                ends[group], lags = len(row) * rule.b, True
+            elif rule.windowed and short and "windows-left-behind" in record.losses:
+                record.reached["contract: known loss windows-left-behind"] += 1
+                ends[group], lags = len(row) * rule.b, True
+        if lags and not any(move.told):
+            what = f"{move.name}: rows {rows} of a hit of {length} tokens: states end before it, and nobody is told"
+            raise Break("S7", what, "lags untold")
+        record.reached["contract: states end before a hit"] += lags
+        return ends
+
+    def _most(self, request: Tracked) -> int:
+        """The most tokens that may be found by the last lookup."""
+        asked, most = request.asked, len(request.contents) - 1
+        return most if asked is None or asked.limit is None else min(most, asked.limit)
+
+    def _asked(self, request: Tracked) -> Sequence[int]:
+        """The groups that must hold a hit: for a connector, those beside states, if one has full attention."""
+        rules = self.record.rules
+        others = [group for group in self.groups if not isinstance(rules[group], Mamba)]
+        connects = request.asked is not None and request.asked.for_connector
+        return others if connects and any(rules[group].is_full for group in others) else self.groups
 
     def check_length(self, move: Move) -> tuple[int, list[list[int]]]:
         """S7 of a lookup's length alone. The hit, which is recorded: tokens, and blocks per group."""
@@ -53,11 +92,13 @@ class Hits:
         if hit is None or len(hit[1]) != len(record.rules):
             what = f"{move.outcome.value!r} is no length with a row of blocks for each group"
             raise Break("S7", f"{move.name}: {what}", "no hit")
-        request.hit = hit
+        assert isinstance(move.operation, ops.Lookup)
+        request.hit, request.asked = hit, move.operation
         length, _ = hit
-        limit = len(request.contents) - 1
+        limit = self._most(request)
         if length < 0 or length > limit or length % self.unit:
-            equation = f"0 <= {length} <= {limit} (num_tokens - 1) and {length} % {self.unit} == {length % self.unit}"
+            most = "num_tokens - 1" if request.asked.limit is None else "what was asked for"
+            equation = f"0 <= {length} <= {limit} ({most}) and {length} % {self.unit} == {length % self.unit}"
             raise Break("S7", f"{move.name}: hit of {length} tokens: {equation}", "another length")
         return hit
 
@@ -140,7 +181,8 @@ class Hits:
 
     def limit(self, request: Tracked) -> int:
         """The longest hit, in tokens, that the request can have."""
-        return lookup.replay_boundary(self.record.rules, self.alignment, len(request.contents))
+        most = lookup.replay_boundary(self.record.rules, self.alignment, len(request.contents))
+        return min(most, down(self._most(request), self.alignment))
 
     def _is_hit(self, request: Tracked, length: int, every: Collection[int], same: Collection[int]) -> bool:
         """True if every group has registered what a hit of so many tokens needs. `every`: the contents that are
@@ -149,7 +191,7 @@ class Hits:
         What a drafting layer stores for a position depends on the next token. So an engine asks for the block behind a
         hit, or its hashes cover one more token; then it does not find a block with another next token.
         """
-        for group in self.groups:
+        for group in self._asked(request):
             rule = self.record.rules[group]
             for entry in range(rule.first(length), rule.end(length)):
                 inside = group in self.gives_up and (entry + 1) * rule.b <= length
@@ -172,9 +214,11 @@ class Hits:
         boundary = self.limit(request)
         if replay is None or boundary <= 0:
             return
+        if self._most(request) < len(request.contents) - 1 and record.shape.retention_interval is not None:
+            return  # what is kept is what a whole replay needs
         if not record.shows("labels") and replay.allocations != record.allocations:
             return  # an eviction would not be seen
-        for group in self.groups:
+        for group in self._asked(request):
             rule, entries = record.rules[group], replay.entries[group]
             for entry in range(rule.first(boundary), rule.end(boundary)):
                 block, filling = entries[entry] if entry < len(entries) else (NULL, 0)
@@ -197,8 +241,11 @@ class Hits:
         shape, rules = self.record.shape, self.record.rules
         windows = [group for group in self.groups if rules[group].windowed]
         eagle_windows = [group for group in windows if group in self.gives_up]
-        if any(rules[group].w == 1 for group in windows if group not in self.gives_up):
+        ahead = SEVERAL_NAMES in self.record.hides  # then no block behind a hit is asked for
+        if any(rules[group].w == 1 for group in windows if ahead or group not in self.gives_up):
             yield "window-of-one"
+        if request.asked is not None and request.asked.for_connector and len(self._asked(request)) < len(self.groups):
+            yield "states-ahead-of-attention"
         if any(length + rules[group].behind >= len(request.contents) for group in self.gives_up):
             yield "eagle-last-block"
         if any(rules[group].b < self.alignment and not rules[group].first(length) for group in eagle_windows):

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ....model import ops
 from ....model.attention import Mamba
-from ....model.ops import NULL, Done, Operation, Outcome
+from ....model.ops import NULL, Done, Operation, Outcome, Value
 from ....model.shown.snapshot import Snapshot
 from .properties import Break
 from .run_record import UNFILLED, RunRecord
@@ -37,6 +37,12 @@ class Move(NamedTuple):
     """Blocks that were in the request's tables and are not any more."""
     relabelled: bool = False
     """True if a label has changed."""
+    ran: bool = False
+    """True if the request had been admitted before."""
+    copies: Sequence[tuple[int, int]] = ()
+    """Pairs of blocks, source and target, that were copied."""
+    told: Sequence[Value] = ()
+    """What was told besides the outcome (`targets.base.handed_of`)."""
 
     @property
     def tables_changed(self) -> bool:
@@ -44,11 +50,16 @@ class Move(NamedTuple):
         return bool(self.taken or self.attached or self.given_up)
 
 
-def move_of(record: RunRecord, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> Move:
-    """The effect of an operation. Break if it changed a table as no operation may (S5, S12)."""
+def move_of(
+    record: RunRecord, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot, *beside: Any
+) -> Move:
+    """The effect of an operation; `beside`: its copies, and what was told. Break if it changed a table as no operation
+    may (S5, S12)."""
     name = operation.request if isinstance(operation, ops.OnRequest) else ""
     relabelled = before.labels is not after.labels and before.labels != after.labels
-    move = Move(operation, outcome, before, after, name, record.requests.get(name), [], [], [], relabelled)
+    request = record.requests.get(name)
+    ran = request is not None and request.runs
+    move = Move(operation, outcome, before, after, name, request, [], [], [], relabelled, ran, *beside)
     if isinstance(operation, ops.Take) and isinstance(outcome, Done):
         move.taken.extend(block for block in _ids(outcome.value) if block != NULL)
     if after.tables is not before.tables:

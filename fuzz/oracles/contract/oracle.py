@@ -1,10 +1,11 @@
 """The contract oracle: checks every property after every operation that could break it."""
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from ....model import ops
-from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape
+from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Value
 from ....model.shown.snapshot import Snapshot
 from ...findings.difference import difference
 from ...targets.declarations import EVICTS_MORE, FORGETS_PREEMPTED, HOLDS_BACK, PUBLISHES_AT_END
@@ -24,6 +25,7 @@ from .registered import Mirror, check_registered
 from .room import Room
 from .run_record import RunRecord, held_by_tables
 from .steps import check_in_flight, check_needed, check_written_alone
+from .told_besides import Told
 from .tracked import Tracked
 
 _ASKS = frozenset({ops.Allocate, ops.Take})
@@ -54,6 +56,7 @@ class Contract:
         self.hits = Hits(self.record)
         self.flights = Flights(self.record)
         self._room, self._told = Room(self.record), BlockAnswers(self.record)
+        self._beside = Told(self.record)
         self._published, self._figures = Published(self.record), Figures(self.record)
         self._names = RegisteredNames(self.record) if self.record.shows("labels") else None
         self._tells = self.record.shows("tables")
@@ -93,9 +96,16 @@ class Contract:
             self.cut_hit(operation.request, whole, cut)
 
     def step(
-        self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot, scene: Scene
+        self,
+        operation: Operation,
+        outcome: Outcome,
+        before: Snapshot,
+        after: Snapshot,
+        scene: Scene,
+        beside: tuple[Sequence[tuple[int, int]], Sequence[Value]] = ((), ()),
     ) -> Violation | None:
-        """Judge one allowed operation (`model.legal`). `scene` is the state after it. The first violation, if any."""
+        """Judge one allowed operation (`model.legal`). `scene` is the state after it; `beside`: the copies that it
+        asked for, and what it told (`targets.base.handed_of`). The first violation, if any."""
         violated = self.record.violated = []
         if isinstance(operation, ops.Allocate) and operation.hit and operation.external:
             self._cut_inside(operation)
@@ -106,7 +116,8 @@ class Contract:
                 self._answered.judge(operation, outcome, before, after)
                 self._check(self._answered.account, after, list(scene.state.outside))
             else:
-                self._judge(operation, outcome, before, after, list(scene.state.outside))
+                move = self._moved(operation, outcome, before, after, *beside)
+                self._judge(move, list(scene.state.outside))
         except Break as broken:
             violated.append(broken.violation)
         return violated[0] if violated else None
@@ -129,9 +140,10 @@ class Contract:
         except Break as broken:
             self.record.pass_or_break(broken)
 
-    def _judge(
-        self, operation: Operation, outcome: Done | Refused, before: Snapshot, after: Snapshot, outside: list[int]
-    ) -> None:
+    def _moved(
+        self, operation: Operation, outcome: Done | Refused, before: Snapshot, after: Snapshot, *beside: Any
+    ) -> Move:
+        """The effect of an operation that did not fail, as far as it may have one."""
         record = self.record
         record.allocations += type(operation) in _ASKS
         record.labels = after.labels if self._labelled else ()
@@ -143,7 +155,10 @@ class Contract:
         if isinstance(outcome, Refused):
             check_refusal(record, operation, before, after)
             record.reached["contract: S8 checked"] += 1
-        move = move_of(record, operation, outcome, before, after)
+        return move_of(record, operation, outcome, before, after, *beside)
+
+    def _judge(self, move: Move, outside: list[int]) -> None:
+        record, operation, outcome, after = self.record, move.operation, move.outcome, move.after
         free, labels = self._sound
         if after.free is not free or after.labels is not labels or type(operation) is ops.Take:
             check_null_untouched(record, move)
@@ -174,6 +189,8 @@ class Contract:
             if self._mirror is not None:
                 self._check(self._mirror.follow, move)
         self._judge_told(move, held, outside)
+        if self._tells:
+            self._beside.check(move)
         if type(operation) in _OF_ROOM:
             self._check(self._room.check, move, held_before, outside_before)
 

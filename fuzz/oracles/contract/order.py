@@ -17,9 +17,11 @@ def check_given_back(record: RunRecord, move: Move) -> None:
     """S9 of the blocks that have become free."""
     queue = move.after.free
     came = set(queue).difference(move.before.free)
-    if not came or (isinstance(move.operation, ops.Allocate) and any(record.small_hash_blocks)):
+    if not came or move.copies or (isinstance(move.operation, ops.Allocate) and any(record.small_hash_blocks)):
         return  # what was copied for a hit that ends inside a block is put back as the core likes
-    if isinstance(move.operation, ops.Release) and move.operation.prepend:
+    if isinstance(move.operation, ops.Release) and move.operation.watched:
+        _check_behind(move.operation.blocks, came, queue)
+    elif isinstance(move.operation, ops.Release) and move.operation.prepend:
         _check_in_front(move.operation.blocks, came, queue)
     elif record.shows("labels"):
         _check_last_used_last(move, came)
@@ -33,6 +35,15 @@ def _check_in_front(asked: Sequence[int], came: Collection[int], queue: Sequence
     wanted = [block for block in dict.fromkeys(reversed(asked)) if block in came][::-1]
     if [*queue[: len(wanted)]] != wanted:
         raise Break("S9", f"blocks {wanted} were given back to be reused first, and the queue is {queue}", "put behind")
+
+
+def _check_behind(asked: Sequence[int], came: Collection[int], queue: Sequence[int]) -> None:
+    """Who reads blocks on that he gives back finds them at the end, in the order given."""
+    wanted = [block for block in dict.fromkeys(reversed(asked)) if block in came][::-1]
+    if [*queue[-len(wanted) :]] != wanted:
+        raise Break(
+            "S9", f"blocks {wanted} are read on, to be reused last, and the queue is {queue}", "watched in front"
+        )
 
 
 def _check_last_used_last(move: Move, came: set[int]) -> None:

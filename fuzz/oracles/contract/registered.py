@@ -7,7 +7,7 @@ from operator import ne
 from typing import Any
 
 from ....model import ops
-from ....model.ops import Done
+from ....model.ops import NULL, Done
 from ....model.shown.snapshot import Snapshot
 from .designs import forgiven_loss
 from .event_payload import Payload
@@ -83,7 +83,8 @@ class Mirror:
             raise Break("S11", f"pending events changed: {before.events} -> {events}", "pending")
         else:
             events = events[len(before.events) :]
-        if not events and not move.relabelled:
+        if not move.relabelled and (not events or isinstance(move.operation, ops.Lookup)):
+            self._check_report(move, events)
             return
         gained = [iter(self._gained(move, group, events)) for group in range(len(self.record.rules))]
         for event in events:
@@ -94,6 +95,30 @@ class Mirror:
                 raise Break("S11", f"group {group}: {what}", "not told")
         self._compare(after, events)
         self.record.reached["contract: S11 checked"] += 1
+
+    def _check_report(self, move: Move, events: Sequence[Any]) -> None:
+        """S11 of a lookup that was asked for a full report: events tell of the blocks of the hit that are there, group
+        by group, under the names that they have, and of its tokens. The mirror has them already."""
+        request, record = move.request, self.record
+        if not isinstance(move.operation, ops.Lookup) or request is None or request.hit is None:
+            if events:
+                raise Break("S11", f"{events} tell of blocks, and nothing was registered", "stores too much")
+            return
+        length, rows = request.hit
+        if not request.submit.reports_hits or not length:
+            rows = [[] for _ in rows]
+        unreported = move.operation.for_connector and not events
+        losses = ["connector-unreported" if unreported else "reported-as-whole"]
+        labels = move.after.labels
+        wanted = [(group, [labels[block] for block in row if block != NULL]) for group, row in enumerate(rows)]
+        found = [(event[7], [self._label_of.get((event[7], name)) for name in event[1]]) for event in events]
+        if found != [one for one in wanted if one[1]]:
+            what = f"a hit of {length} tokens, {rows}, is reported as {list(events)}"
+            record.break_unless_known(losses, "S11", f"{move.name}: {what}", "another report")
+        elif any((event[3], event[5]) != (tuple(request.tokens[:length]), request.submit.adapter) for event in events):
+            what = f"the report {list(events)} of a hit of {length} tokens has not its tokens, or another adapter"
+            record.break_unless_known(losses, "S11", f"{move.name}: {what}", "other tokens")
+        record.reached["contract: S11 of full reports"] += bool(events)
 
     def _check_drained(self, move: Move) -> None:
         pending = move.before.events
@@ -121,8 +146,18 @@ class Mirror:
         again = [block for block in table if block in merged]
         told = sum(len(event[1]) for event in events if event[0] == "stored" and event[7] == group)
         gained += again[: max(0, told - len(gained))]
-        labels = ((entry, new[block]) for entry, block in enumerate(row) if block in gained)
-        return [(entry, label) for entry, label in labels if label is not None]
+        labels = ((entry, block) for entry, block in enumerate(row) if block in gained)
+        # a state that a step leaves inside it stands in the entry of another, and is named behind the others
+        places = sorted((self._left(group, entry, block), entry, block) for entry, block in labels)
+        return [
+            (entry if left < 0 else left, label) for left, entry, block in places if (label := new[block]) is not None
+        ]
+
+    def _left(self, group: int, entry: int, block: int) -> int:
+        """The entry whose state stands in this one instead; -1 if none does."""
+        begun = self.record.begun[block]
+        other = begun is not None and begun.group == group and begun.entry != entry
+        return begun.entry if begun is not None and other and self.record.rules[group].group.checkpoint else -1
 
     def _apply(self, event: Any, gained: list[Iterator[tuple[int, int]]], request: Tracked | None) -> None:
         if event[0] == "cleared":

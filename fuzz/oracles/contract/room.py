@@ -18,7 +18,6 @@ from ...findings.words import plural
 from ..chunk_losses import is_astride
 from ..liveness.bounds import Bounds
 from .moves import LEAVES, Move, hit_row
-from .properties import Break
 from .run_record import RunRecord
 from .tracked import Tracked
 
@@ -53,7 +52,7 @@ class Room:
             record.reached["contract: S17 checked"] += 1
             return
         self._check_reserved(move, operation)
-        kind, left = self._kind(move, operation), self._free(move.after) - operation.reserved
+        kind, left = self._kind(move, operation), self._free(move.after) - self._kept_free(move, operation)
         self._left[kind] = min(left, self._left.get(kind, left))
         if operation.gate:
             self._check_admitted(move, operation, request, {*held, *outside})
@@ -75,17 +74,24 @@ class Room:
         runs = any(op.request in tables for tables in move.before.tables)
         if not (runs or op.hit) and any(record.key(request, g, 0) in record.content for g in range(len(rows))):
             return  # a core may insist on what it would find
-        free = self._free(move.before) - op.reserved
-        left = self._left.get(self._kind(move, op))
+        free = self._free(move.before) - self._kept_free(move, op)
+        left = 0 if self.record.shape.watermark else self._left.get(self._kind(move, op))  # else it is inferred
         if left is None:
             return
         most = self._most(move.before, op, request, rows, used)
         if most <= free - max(0, left):
             apart = ["pools-apart"] if len(record.rules) > 1 else []
             what = f"{move.name} was refused, though it takes at most {plural(most, 'block')}, {free} are free"
-            before = f"beside {op.reserved} reserved ones, and another like it has left no more than {left}"
+            before = (
+                f"beside {self._kept_free(move, op)} reserved ones, and another like it has left no more than {left}"
+            )
             record.break_unless_known(apart, "S17", f"{what} {before}", "refused with room")
         record.reached["contract: S17 of refusals"] += 1
+
+    def _kept_free(self, move: Move, op: ops.Allocate) -> int:
+        """Blocks that stay free behind this allocation: those for others, and where somebody is admitted while others
+        run, the watermark."""
+        return op.reserved + (0 if move.ran or op.alone else self.record.shape.watermark)
 
     @staticmethod
     def _kind(move: Move, op: ops.Allocate) -> tuple[bool, ...]:
@@ -107,12 +113,14 @@ class Room:
         most = 0
         for group, (rule, row) in enumerate(zip(self.record.rules, rows, strict=True)):
             entries = len(before.tables[group].get(op.request, ())) or len(row)
+            most += self.record.small_hash_blocks[group]  # for a copy
             most += sum(block != NULL and block not in used for block in row)
             if isinstance(rule, Mamba) and rule.align:
                 most += max(0, cdiv(total, rule.b) - entries) if op.external else 0
                 kept = cdiv(total + op.new_tokens, rule.b) - rule.lasting(total, total + op.new_tokens)
                 # Beside the running state the gate counts the one before it, or all that drafts reach over.
-                most += max(kept + rule.p + op.gate, most_states(rule, end) if op.gate else 0)
+                states = kept + rule.p + op.gate + bool(rule.group.checkpoint)
+                most += max(states, most_states(rule, end) if op.gate else 0)
             else:
                 most += max(0, rule.required(op.encoder_tokens if rule.by_encoder else end) - entries)
         return most
@@ -121,14 +129,24 @@ class Room:
 
     def _check_reserved(self, move: Move, op: ops.Allocate) -> None:
         """What is reserved for others is still free."""
-        left = self._free(move.after)
+        record, left = self.record, self._free(move.after)
         if op.reserved and left < op.reserved and left < self._free(move.before):
-            raise Break(
-                "S17",
-                f"{move.name} was given blocks though {op.reserved} are reserved: {left} are left",
-                "reserved taken",
-            )
+            what = f"{move.name} was given blocks though {op.reserved} are reserved: {left} are left"
+            record.break_unless_known(self._outside_losses(op), "S17", what, "reserved taken")
         self.record.reached["contract: S17 of reserved blocks"] += op.reserved > 0
+        kept = self._kept_free(move, op)
+        if kept > op.reserved:
+            if left < kept and left < self._free(move.before):
+                what = (
+                    f"{move.name} was admitted while others run: {left} blocks are left, and {kept} have to stay free"
+                )
+                record.break_unless_known(self._outside_losses(op), "S17", what, "watermark taken")
+            self.record.reached["contract: S17 of the watermark"] += 1
+
+    def _outside_losses(self, op: ops.Allocate) -> Iterator[str]:
+        """Known losses that explain why more blocks are taken than were counted for tokens from outside."""
+        if op.external and any(isinstance(rule, Mamba) and rule.align for rule in self.record.rules):
+            yield "mamba-negative-demand"
 
     def _check_admitted(self, move: Move, op: ops.Allocate, request: Tracked, used: Collection[int]) -> None:
         """The gate has counted no less than what the request comes to hold with the tokens that are known (T16). Room

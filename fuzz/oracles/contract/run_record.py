@@ -14,6 +14,7 @@ from itertools import chain
 from ....model import ops
 from ....model.arith import cdiv
 from ....model.attention import Mamba, Step, Written
+from ....model.features import checkpoints
 from ....model.kinds.rswa import attends, has_gap, told_apart
 from ....model.ops import NULL, Done, Operation, Shape
 from ....model.shown.snapshot import Snapshot
@@ -211,32 +212,52 @@ class RunRecord:
                 continue
             table = tables[group].get(name, [])
             for entry in range(len(filled), min(end, len(table))):
-                block = table[entry] if self._is_written(steps, known, group, entry) else NULL
-                if block == NULL != table[entry] and request.computed > known:
+                left = checkpoints.left(rule, steps.last).get(entry)
+                if (
+                    left is not None and table[entry] != NULL and left % rule.b == 0
+                ):  # a state that stands there instead
+                    self._fill(table[entry], request, group, left)
+                other = left is not None and left != (entry + 1) * rule.b
+                block = NULL if other or not self._is_written(steps, known, group, entry) else table[entry]
+                if block == NULL != table[entry] and max(request.computed, request.written) > known:
                     break  # drafts will decide
                 if block != NULL and not self.is_merged(request, group, entry, block):
-                    self.content[block] = request.contents[(entry + 1) * rule.b - 1] * len(self.rules) + group
-                    self.begun[block] = Begun(request.contents, group, entry, (entry + 1) * rule.b)
-                    self.fillings[block] += 1
-                    self.filled_in_step[block] = self.scheduler_step
+                    self._fill(block, request, group, (entry + 1) * rule.b)
                 filled.append((block, self.fillings[block]))  # the null block for what holds another state
             if self.small_hash_blocks[group] and end < len(table) and table[end] != NULL and full % rule.b:
                 self.begun[table[end]] = Begun(request.contents, group, end, full)
+
+    def _fill(self, block: int, request: Tracked, group: int, end: int) -> None:
+        """The block holds the content of the first `end` tokens, which end where a block does."""
+        self.content[block] = request.contents[end - 1] * len(self.rules) + group
+        self.begun[block] = Begun(request.contents, group, end // self.rules[group].b - 1, end)
+        self.fillings[block] += 1
+        self.filled_in_step[block] = self.scheduler_step
 
     def _is_written(self, steps: Written, known: int, group: int, entry: int) -> bool:
         """False for a state that no step wrote into the entry of its block (`model.attention.Written`). `known`: tokens
         of the request. If the last step begins behind them, those before the last of them are what came of a step
         with drafts before it, and the state at the last block end among these stands as well."""
         rule = self.rules[group]
-        if not isinstance(rule, Mamba) or steps.stands(rule, entry):
+        if not isinstance(rule, Mamba) or self._stands(steps, rule, entry):
             return True
         settled = steps._replace(last=steps.last._replace(start=known - 1))
-        if steps.last.start > known and settled.last.start >= (entry + 1) * rule.b and settled.stands(rule, entry):
+        if (
+            steps.last.start > known
+            and settled.last.start >= (entry + 1) * rule.b
+            and self._stands(settled, rule, entry)
+        ):
             return True
         self.reached["contract: block of a state that nobody writes"] += 1
         if BY_SCHEDULER in self.losses:
             self.reached[f"contract: known loss {BY_SCHEDULER}"] += 1
         return BY_SCHEDULER in self.losses
+
+    @staticmethod
+    def _stands(steps: Written, rule: Mamba, entry: int) -> bool:
+        """True if the entry holds the state at the end of its block: left there on the step's way, or at its end."""
+        left = checkpoints.left(rule, steps.last).get(entry)
+        return steps.stands(rule, entry) if left is None else left == (entry + 1) * rule.b
 
     def begins_with(self, block: int, request: Tracked, group: int, length: int) -> bool:
         """True if the block holds the request's tokens from the start of the last entry up to token `length`."""
@@ -381,7 +402,7 @@ class RunRecord:
             request.attached = hit
         request.cut = max(request.cut, total)
         request.computed, request.scheduled = total, op.new_tokens
-        request.arriving = op.delay
+        request.arriving, request.runs = op.delay, not op.delay
         drafts = max(0, total + op.new_tokens - max(total + 1, len(request.contents)))
         request.steps = request.steps.then(Step(total, total + op.new_tokens, drafts), loaded=op.external > 0)
         request.written = local if op.delay else total + op.new_tokens

@@ -24,6 +24,10 @@ class Tracked:
     arriving: bool = False
     hit: tuple[int, list[list[int]]] | None = None
     """Result of the last lookup: tokens, and blocks per group."""
+    asked: ops.Lookup | None = None
+    """That lookup."""
+    runs: bool = False
+    """It was admitted; else it waits, also for tokens that are being loaded."""
     attached: int = 0
     """Tokens of the hit with which its tables began."""
     cut: int = 0
@@ -42,7 +46,7 @@ class Tracked:
         self.computed = self.scheduled = self.written = 0
         self.attached = self.cut = 0
         self.steps = NO_STEP
-        self.arriving = self.drafted = False
+        self.arriving = self.drafted = self.runs = False
         self.pending.clear()
         for row in self.filled:
             row.clear()

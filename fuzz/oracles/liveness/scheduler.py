@@ -162,6 +162,7 @@ class Scheduler:
             if not count:
                 return
             if not self._start(name, count, hit=tokens > 0):
+                free -= self.shape.watermark * bool(self.running)
                 suspect = self.watch.waiting_refused(self.run.scene, name, rows, free)
                 if suspect and self.shows_tables and self._start(name, self._tokens_for(name, 0, budget)):
                     self.watch.admitted_without_hit(name)
@@ -181,7 +182,8 @@ class Scheduler:
     def _start(self, name: str, count: int, *, hit: bool = False) -> bool:
         """Allocate the first step of a request, through the gate. False if it is refused."""
         encoder = self.bounds.encoder_tokens
-        return self._allocate(Allocate(name, count, hit, self.drafts, encoder_tokens=encoder, gate=True))
+        alone = self.shape.watermark > 0 and not self.running
+        return self._allocate(Allocate(name, count, hit, self.drafts, encoder_tokens=encoder, gate=True, alone=alone))
 
     def _allocate(self, step: Allocate) -> bool:
         """Allocate a step of a request. False if it is refused."""

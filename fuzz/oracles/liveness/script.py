@@ -5,14 +5,15 @@ request will sample; and `StepStart` for each scheduler step before the next arr
 scheduler.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ....model.attention import RULES, Mamba
 from ....model.ops import Advance, Kind, Operation, Shape, StepStart, Submit
 from ...findings.finding import Trace
+from ...findings.offered import OF_TODAY
 from ...workload.draw import Draw
-from ...workload.shapes import draw_shape
+from ...workload.shapes import draw_shape, with_offered
 from .bounds import Bounds
 
 MAX_OUTPUTS = 12
@@ -38,14 +39,18 @@ def is_script(trace: Trace) -> bool:
 
 
 def draw_script(
-    draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = (), losses: frozenset[str] = frozenset()
+    draw: Draw,
+    kinds: Sequence[Kind],
+    block_sizes: Sequence[int] = (),
+    losses: frozenset[str] = frozenset(),
+    lacks: Collection[str] = OF_TODAY,
 ) -> Trace:
     """A script with some requests that share prefixes, and a pool that holds little more than the largest of them.
 
     All requests fit alone. Some scripts have one more request, for which the pool is just too small. `block_sizes` as
-    for `draw_shape`, `losses` as for `Bounds`.
+    for `draw_shape`, `losses` as for `Bounds`, `lacks` as for `with_offered`.
     """
-    shape = _wide_enough(draw, draw_shape(draw, kinds, block_sizes))
+    shape = _wide_enough(draw, with_offered(draw, draw_shape(draw, kinds, block_sizes), lacks))
     families = [_tokens(draw, shape.max_model_len) for _ in range(2)]
     lengths = [_lengths(draw, shape) for _ in range(draw.choose((1, 2, 2, 3, 4, 6)))]
     largest = max(Bounds(shape, losses).most(prompt + outputs - 1) for prompt, outputs in lengths)

@@ -138,6 +138,7 @@ function StepPanel({ trace, step }) {
       return own.length > 0 && html`<div key=${i} class="own"><h3>${visible(sides[i].name)} alone</h3><ul class="changes differs">${own.map((line) => html`<li key=${line}><span class="flag" aria-hidden="true">≠</span>${line}</li>`)}</ul></div>`;
     })}
     ${!alike.length && lines.every((of) => !of.length) && html`<p class="quiet">Nothing that can be seen has changed.</p>`}
+    ${copyLines(one).map((line) => html`<p class="note copied">${line}</p>`)}
     ${(one.counted || []).map((what) => html`<p class="note">counted: ${visible(what)}</p>`)}
   </div>`;
 }
@@ -155,6 +156,7 @@ function BlockPanel({ trace, now, block, step, onStep, onSelect }) {
       <p>Block ${block} is ${said}.${place >= 0 ? ` It stands at place ${number.format(place)} of the free queue.` : ""}
         ${first >= 0 && first !== block ? html` A lookup of its content yields <button class="link" onClick=${() => onSelect(first)}>block ${first}</button>.` : ""}</p>
       ${block > 0 && html`<p class="facts">${hides(trace, i, "ref_cnt") ? (hides(trace, i, "tables") ? "references are hidden" : `${count(state.ref[block], "reference")} counted from the tables: the target hides its own`) : count(state.ref[block], "reference")}</p>`}
+      ${now.requests.names.has(block) && html`<p class="facts named">${nameWords(now.requests.names.get(block))}</p>`}
       ${named && state.label[block] >= 0 && html`<p class="facts">content ${state.label[block]}: <code>${nodeText(trace, named[1])}</code></p>`}
       <ol class="history" aria-label=${`History of block ${block}, ${visible(side.name)}`}>${histories[i].filter(([at]) => at >= 0).slice(-60).map(([at, what]) => html`<li key=${at} class=${at === step ? "now" : at > step ? "later" : ""}>
         <button class="link" onClick=${() => onStep(at)}>step ${at}</button> ${what}</li>`)}</ol></div>`;

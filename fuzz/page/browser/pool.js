@@ -18,7 +18,7 @@ const cssColor = (name) => {
 };
 const colors = new Map();
 
-function Pool({ trace, side, other, index, step, selected, onSelect, theme }) {
+function Pool({ trace, side, other, index, step, names, selected, onSelect, theme }) {
   const canvas = useRef();
   const frame = useRef();
   const [width, setWidth] = useState(600);
@@ -29,7 +29,10 @@ function Pool({ trace, side, other, index, step, selected, onSelect, theme }) {
   }, []);
   const grid = gridOf(trace.num_blocks, width);
   const apart = useMemo(() => differing(trace, side, other), [trace, side, other, step]);
-  useLayoutEffect(() => drawPool(canvas.current, grid, trace, side, apart, changeAt(trace, index, step), selected), [width, step, selected, theme, trace, index]);
+  useLayoutEffect(() => {
+    drawPool(canvas.current, grid, trace, side, apart, changeAt(trace, index, step), selected);
+    drawNames(canvas.current, grid, names || new Map(), trace.steps[step]?.copies || []);
+  }, [width, step, selected, theme, trace, index]);
   useEffect(() => {
     if (selected < 0 || !grid) return;
     const y = Math.floor(selected / grid.columns) * grid.size, box = frame.current;
@@ -130,6 +133,44 @@ function drawPool(canvas, grid, trace, side, differs, change, selected) {
 }
 
 const BAD = "#b3261e"; // on the colour of an owner, which is light in both themes
+/** Over a pool of large cells: how much of a block its first name covers, how many names it has, and what is copied where. */
+function drawNames(canvas, { size, columns }, names, copies) {
+  if (size < 9) return;
+  const pen = canvas.getContext("2d"), ink = cssColor("--ink"), mark = cssColor("--accent");
+  const at = (block) => [(block % columns) * size, Math.floor(block / columns) * size];
+  for (const [block, { count: several, covers, size: tokens }] of names) {
+    const [x, y] = at(block), wide = size - 6;
+    pen.fillStyle = ink;
+    if (covers < tokens) {
+      pen.globalAlpha = 0.25;
+      pen.fillRect(x + 3, y + size - 5, wide, 2.5);
+      pen.globalAlpha = 1;
+      pen.fillRect(x + 3, y + size - 5, (wide * covers) / tokens, 2.5);
+    }
+    if (several > 1 && size >= BIG) {
+      pen.textBaseline = "top";
+      pen.font = "600 8px ui-monospace, monospace";
+      pen.fillText(`×${several}`, x + size - 13, y + 2.5);
+    }
+  }
+  pen.strokeStyle = pen.fillStyle = mark;
+  pen.lineWidth = 2;
+  for (let i = 0; i + 1 < copies.length; i += 2) {
+    const [from, to] = [at(copies[i]), at(copies[i + 1])].map(([x, y]) => [x + size / 2, y + size / 2]);
+    const bend = [(from[0] + to[0]) / 2, (from[1] + to[1]) / 2 + size * 0.7]; // so that two in one row are told apart
+    const turn = Math.atan2(to[1] - bend[1], to[0] - bend[0]), tip = Math.max(4, size / 4);
+    for (const block of copies.slice(i, i + 2)) pen.strokeRect(at(block)[0] + 1, at(block)[1] + 1, size - 3, size - 3);
+    pen.beginPath();
+    pen.moveTo(...from);
+    pen.quadraticCurveTo(...bend, ...to);
+    pen.stroke();
+    pen.beginPath();
+    pen.moveTo(...to);
+    for (const side of [-0.4, 0.4]) pen.lineTo(to[0] - tip * Math.cos(turn + side), to[1] - tip * Math.sin(turn + side));
+    pen.fill();
+  }
+}
+
 const DRAWN = new WeakMap(); // per canvas of small cells, what stands on it
 const DIFFERS = 1, NULL = 2, FREE = 3, OUTSIDE = 4, OWNED = 5, CANDIDATE = 64; // what a small cell shows
 

@@ -130,13 +130,15 @@ class Requests {
     this.states = new Map(); // number to the fields of RequestState
     this.tokens = new Map();
     this.chains = new Map();
+    this.names = new Map(); // block to how many names it has, and how much of it the first covers: of those that differ from others
+    this.junctions = new Map();
     this.stamp = -1; // the step that changed the chains last
   }
 
   copy() {
     const other = new Requests();
     other.stamp = this.stamp;
-    for (const name of ["states", "tokens", "chains"]) other[name] = new Map(this[name]);
+    for (const name of ["states", "tokens", "chains", "names", "junctions"]) other[name] = new Map(this[name]);
     return other;
   }
 
@@ -144,9 +146,15 @@ class Requests {
     if (step.chain || (step.requests || []).some((row) => !row[1])) this.stamp = number;
     for (const row of step.requests || []) {
       const [request, live, computed, scheduled, known, attached, hit, arriving, preemptions, reads] = row;
-      if (!live) for (const name of ["states", "tokens", "chains"]) this[name].delete(request);
+      if (!live) for (const name of ["states", "tokens", "chains", "junctions"]) this[name].delete(request);
       else this.states.set(request, { computed, scheduled, known, attached, hit, arriving, preemptions, reads });
     }
+    const names = step.names || [], ends = step.junctions || [];
+    for (let i = 0; i < names.length; i += 4) {
+      if (names[i + 1]) this.names.set(names[i], { count: names[i + 1], covers: names[i + 2], size: names[i + 3] });
+      else this.names.delete(names[i]);
+    }
+    for (let i = 0; i < ends.length; i += 2) this.junctions.set(ends[i], ends[i + 1]);
     for (const [request, from, ...tokens] of step.tokens || []) {
       // Tokens are only ever added, so all states share the list; how many are known a state says itself.
       const list = from ? this.tokens.get(request) : [];

@@ -20,7 +20,7 @@ function Tables({ trace, now, step, selected, onSelect, place }) {
     return html`<section class=${`request ${trace.steps[step]?.request === request ? "named" : ""}`} key=${request} id=${`request-${request}`} aria-label=${`Request ${visible(trace.requests[request])}`}>
       <h3><span class="swatch" style=${{ background: ownerColor(request) }} aria-hidden="true">${ownerMark(trace, request)}</span>
         <bdi>${short(trace.requests[request], 40)}</bdi>
-        <span class="facts">${requestFacts(state)}</span></h3>
+        <span class="facts">${requestFacts(state)}${now.requests.junctions.get(request) ? html`<span class="junction">, shared prefix goes on at ${number.format(now.requests.junctions.get(request))}</span>` : ""}</span></h3>
       <${Tokens} trace=${trace} now=${now} request=${request} state=${state} wrong=${place && place.request === request ? place.position ?? -1 : -1} />
       ${!now.sides.some((side) => side.tables.some((rows) => rows.has(request))) ? html`<p class="quiet">${trace.sides.every((_, i) => hides(trace, i, "tables")) ? "What it holds is hidden." : "It holds no block."}</p>` : trace.groups.map((words, group) => {
         const rows = now.sides.map((side) => side.tables[group].get(request));

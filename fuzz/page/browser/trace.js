@@ -120,7 +120,7 @@ function TraceView({ trace, hash, setHash, theme, back }) {
           <div class=${two ? "pair" : ""}>${now.sides.map((side, i) => (two || i === now.sides.length - 1) && html`<div key=${i}>
             ${trace.sides.length > 1 && html`<h3><bdi>${now.alike ? `${short(trace.sides[0].name, 40)} and ${short(trace.sides[i].name, 40)}: both show the same` : short(trace.sides[i].name, 40)}</bdi></h3>`}
             <p class="facts">${poolWords(trace, side, i)}</p>
-            <${Pool} trace=${trace} side=${side} index=${i} step=${step} selected=${selected} onSelect=${choose} theme=${theme.shown}
+            <${Pool} trace=${trace} side=${side} index=${i} step=${step} names=${now.requests.names} selected=${selected} onSelect=${choose} theme=${theme.shown}
               other=${two && i === now.sides.length - 1 ? now.sides[0] : null} />
             <h3 class="minor">free queue</h3>
             <${FreeQueue} trace=${trace} index=${i} step=${step} side=${side} other=${two ? now.sides[1 - i].queue : null} before=${now.queues && now.queues[i]} change=${changeAt(trace, i, step)} selected=${selected} onSelect=${choose} /></div>`)}</div>

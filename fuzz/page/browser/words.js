@@ -106,6 +106,19 @@ function changeLines(trace, change, without = new Set()) {
   return lines;
 }
 
+/** What a step copies. */
+function copyLines(one) {
+  const lines = [], copies = one.copies || [];
+  for (let i = 0; i < copies.length; i += 2) lines.push(`block ${copies[i]} is copied into block ${copies[i + 1]}; both are held until the copy has run`);
+  return lines;
+}
+
+/** The names of a block that has several, or one of a part of it. */
+function nameWords({ count: names, covers, size }) {
+  const part = covers < size ? `${names > 1 ? "the first of them" : "it"} covers ${covers} of its ${size} tokens` : `${names > 1 ? "the first of them" : "it"} covers all of its ${size} tokens`;
+  return `It has ${count(names, "name")}: ${part}.`;
+}
+
 const clipped = (text, most = 120) => (text.length > most ? `… ${text.slice(-most)}` : text); // what is new stands last
 
 const SMALL = {

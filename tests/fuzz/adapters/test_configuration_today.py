@@ -82,6 +82,33 @@ def test_what_was_mended_since_has_the_right_answer(name):
     assert reference.fired <= {"S-03"}  # C-09's layers are aligned
 
 
+# What 5,000 configurations have shown besides.
+
+
+def test_states_beside_a_spec_of_no_kind_are_not_uniform_and_no_page_is_asked_of_it():
+    states = {"type": "MambaSpec", "block_size": 64, "shapes": [[8]], "dtypes": [{"itemsize": 2}]}
+    specs = {"s0": states, "s1": {"type": "KVCacheSpec", "block_size": 64}}
+    inputs = {"specs": specs, "layers": [["l0", "s0"], ["l1", "s1"]], "vllm_config": {}}
+    assert Reference0330().answer(*possible("uniform_info", inputs)) == {"output": None}
+
+
+def test_a_padded_window_of_no_block_is_divided_by_before_its_field_is_too_many():
+    latent = {
+        "block_size": 32,
+        "num_kv_heads": 1,
+        "head_size": 128,
+        "dtype": {"itemsize": 2},
+        "page_size_padded": 1 << 16,
+    }
+    narrow = latent | {"type": "SlidingWindowMLASpec", "sliding_window": 17}
+    wide = latent | {"type": "MLAAttentionSpec"}
+    config = {"disable_hybrid_kv_cache_manager": True}
+    for block_size, error in ((0, "ZeroDivisionError"), (16, "TypeError")):
+        specs = {"s0": wide, "s1": narrow | {"block_size": block_size}}
+        inputs = {"specs": specs, "layers": [["l0", "s0"], ["l1", "s1"]], "vllm_config": config}
+        assert Reference0330().answer(*possible("groups", inputs)) == {"raises": error}
+
+
 # What is a choice of today's
 
 

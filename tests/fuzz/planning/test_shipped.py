@@ -16,7 +16,7 @@ def elsewhere(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("folder", [EXAMPLES, FINDINGS, DEVIATIONS], ids=str)
+@pytest.mark.parametrize("folder", [EXAMPLES, FINDINGS, *DEVIATIONS], ids=str)
 def test_every_file_of_the_folder_is_in_the_package(elsewhere, folder):
     names = [path.name for path in (ROOT / folder).iterdir() if path.is_file() and path.suffix != ".py"]
     assert len(names) > 3

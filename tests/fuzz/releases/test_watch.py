@@ -35,6 +35,7 @@ CLEAN = {
     "diff": {"comparisons": []},
     "deviations": [{"id": "x", "verdict": "same as the rule", "text": "same as the rule"}],
     "theorems": {"text": "all hold", "changed": [], "theorems": {}},
+    "functions": {"changed": [], "new": [], "gone": []},
     "replay": {"finding": None},
     "engine": {"checks": [], "lost": ""},
     "verify": {"operations": 9, "verdict": "the same behaviour", "findings": [], "work": {}},
@@ -45,7 +46,7 @@ def runner(said):
     """Answers each part from `CLEAN` or with what is said; an exception is raised, a status fails."""
 
     def run(part, seconds):
-        word = "theorems" if part.module != "fuzz.cli" else part.words[0]
+        word = part.name if part.module != "fuzz.cli" else part.words[0]
         word = {"targets": part.words[1]}.get(word, "scripts" if "--scripts" in part.words else word)
         word = part.words[2] if word == "campaign" else word
         word = "engine" if word == "check" and "--engine" in part.words else word
