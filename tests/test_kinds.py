@@ -85,7 +85,7 @@ ABOUT_SOME_KINDS = {
     "fuzz/adapters/vllm/reference_groups.py": "what releases compute otherwise, class by class",
     "fuzz/adapters/vllm/releases.py": "the kinds that a release lacks",
     "fuzz/adapters/vllm/scheduler.py": "stories of findings",
-    "fuzz/adapters/vllm/nixl_pair.py": "the kinds that the pair is tried with",
+    "fuzz/adapters/vllm/released_pair.py": "the kinds that pairs are tried with",
     "fuzz/adapters/vllm/simulated.py": "the kinds that the engine has",
     "fuzz/adapters/vllm/scheduler_config.py": "what chunks and states go with",
     "fuzz/simulation/traffic.py": "states of drafts",

@@ -1,4 +1,5 @@
-"""Two defects of NixlConnector (pull) in vLLM 0.33.0, shown by calls of its own worker half; nothing of blockproof.
+"""Three defects of NixlConnector and NixlPushConnector in vLLM 0.33.0, shown by calls of their worker halves; nothing
+of blockproof.
 
 Run in an environment of that release: python nixl_confirm.py
 The worker is made without its constructor, which needs the library, a GPU and tensors; what it reads is set by hand.
@@ -11,8 +12,9 @@ from collections import defaultdict
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
-from vllm.distributed.kv_transfer.kv_connector.v1.nixl import base_worker
+from vllm.distributed.kv_transfer.kv_connector.v1.nixl import base_worker, push_worker
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl.pull_worker import NixlPullConnectorWorker
+from vllm.distributed.kv_transfer.kv_connector.v1.nixl.push_worker import NixlPushConnectorWorker
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl.tp_mapping import ReadSpec
 
 
@@ -97,6 +99,65 @@ def nothing_to_read_of_a_group() -> None:
     print("nothing-to-read-of-a-group: not shown")
 
 
+class Prefill(NixlPushConnectorWorker):
+    """It writes; its thread takes one turn."""
+
+    def __init__(self, groups: int) -> None:
+        vars(self).update(vars(Worker(groups)))
+        vars(self).update(
+            world_size=1,
+            use_mla=False,
+            _is_csa_linear=False,
+            _transfer_layer_group_ids=None,
+            tp_mappings={"there": SimpleNamespace(all_source_ranks=(0,), source_ranks_per_group=[(0,)] * groups)},
+            src_xfer_handles_by_block_size={16: 0},
+            dst_xfer_side_handles={"there": {0: 0}},
+            dst_region_num_blocks={"there": [], "here": []},
+            _engine_ttl=0,
+            _sending_transfers=defaultdict(list),
+            _sending_transfers_lock=threading.Lock(),
+            _push_finished_blocks={},
+            _pending_d_registrations={},
+            _pending_completion_notifs=queue.Queue(),
+            _push_writer_stop=MagicMock(is_set=MagicMock(side_effect=[False, True])),
+            _push_writer_wake=MagicMock(),
+        )
+        for name in ("_reg_send_inbox", "_deferred_push_inbox", "_finished_blocks_inbox", "_evict_finished_inbox"):
+            setattr(self, name, queue.Queue())
+        self.transfer_topo.tp_ratio = lambda size: 1
+        self.transfer_topo.get_engine_info = lambda engine: SimpleNamespace(
+            remote_block_size=16, remote_physical_blocks_per_logical=1, remote_dcp_size=1, remote_tp_size=1
+        )
+
+    def __del__(self) -> None:
+        pass
+
+    _compute_desc_ids = Worker._compute_desc_ids  # type: ignore[assignment]
+
+
+def nothing_to_write_of_a_group() -> None:
+    """As above, by push: the thread of prefill fails with the request, logs that and goes on. Who tells decode?"""
+    worker = Prefill(2)
+    mine: list[list[int]] = [[11, 12, 13, 14, 15, 16], []]
+    worker._pending_d_registrations["r"] = {
+        "request_id": "r",
+        "decode_engine_id": "there",
+        "decode_host": "host",
+        "decode_port": 1,
+        "decode_tp_size": 1,
+        "local_block_ids": mine,
+    }
+    worker._finished_blocks_inbox.put(("r", ([1, 2, 3, 4, 5, 6], [0, 0, 0, 0, 0, 0])))
+    errors = MagicMock()
+    push_worker.logger = errors
+    worker._push_writer_loop()
+    raised = errors.exception.called and not worker.nixl_wrapper.make_prepped_xfer.called
+    forgotten = not (worker._pending_d_registrations or worker._push_finished_blocks or worker._sending_transfers)
+    shown = raised and forgotten and not worker.nixl_wrapper.send_notif.called
+    what = "nothing is written, nothing is left to be written, and decode is not told" if shown else "not so"
+    print(f"nothing-to-write-of-a-group: {'shown' if shown else 'not shown'}; {what}")
+
+
 def read_behind_the_lease() -> None:
     """The lease ends while decode reads; the blocks are given to somebody else. Who is told?"""
     clock = SimpleNamespace(perf_counter=lambda: clock.now, now=0.0)
@@ -126,4 +187,5 @@ def read_behind_the_lease() -> None:
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
     nothing_to_read_of_a_group()
+    nothing_to_write_of_a_group()
     read_behind_the_lease()

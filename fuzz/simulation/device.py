@@ -161,7 +161,7 @@ class SimulatedDevice:
         for one in self._under_way:
             there = one.told.other if one.told.tier in self._memories else ()
             if any(slot // width in blocks for slot in there):
-                one.ends = -1
+                one.ends, one.is_over = -1, one.told.kind == "store"
             own = one.told.device
             if not any(slot // width in blocks for slot in own):
                 kept.append(one)

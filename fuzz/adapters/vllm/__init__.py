@@ -36,6 +36,18 @@ def _open_nixl_pair() -> object:
     return NixlPair()
 
 
+def _open_nixl_push_pair() -> object:
+    from .nixl_push import NixlPushPair
+
+    return NixlPushPair()
+
+
+def _open_mooncake_pair() -> object:
+    from .mooncake_pair import MooncakePair
+
+    return MooncakePair()
+
+
 def _known() -> Known:
     from .configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
     from .deviations import DEVIATIONS, ELSEWHERE, policy_of
@@ -86,7 +98,7 @@ FAMILY = Family(
     open_target=_open_target,
     open_calculator=_open_calculator,
     open_engine=_open_engine,
-    pairs={"nixl": _open_nixl_pair},
+    pairs={"nixl": _open_nixl_pair, "nixl-push": _open_nixl_push_pair, "mooncake": _open_mooncake_pair},
     requirements=(files(__package__) / "requirements.txt").read_text(),
     releases=KNOWN,
     reference=REFERENCE,

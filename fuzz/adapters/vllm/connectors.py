@@ -171,7 +171,7 @@ def connect(engine: Any, options: Mapping[str, Value]) -> ConnectorLink:
         first = ".".join(map(str, kind.since))
         raise NotImplementedError(f"{kind.name}: the worker's half here is that of {first} and later")
     for part in Several.pairs[str(drawn["children"])] if kind is Several else (kind,):
-        if why := _missing(part.name):
+        if why := missing(part.name):
             raise NotImplementedError(f"{part.name}: {why}")
     extra = kind.extra(drawn, shape)
     try:
@@ -202,7 +202,7 @@ def build_with(built: BuiltScheduler, **transfer: object) -> None:
     built.build()
 
 
-def _missing(name: str) -> str:
+def missing(name: str) -> str:
     """Why the release cannot import a connector here; empty if it can."""
     for unused in _UNUSED:
         if unused not in sys.modules and find_spec(unused) is None:

@@ -1,14 +1,14 @@
 """What stands for the library under the release's NixlConnector: its agent, its clock, and its thread for handshakes.
 
-A read is a transfer on the simulated device, a message goes over the simulated network, a handshake is a message there
-and back, and the clock counts rounds.
+A read or write is a transfer on the simulated device, a message goes over the simulated network, a handshake is a
+message there and back, and the clock counts rounds.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ...simulation.protocol import SlotTransfer
 from .scheduler_config import module
@@ -41,8 +41,9 @@ CLOCK = RoundClock()
 def tell_time(now: Callable[[], int]) -> None:
     """All modules of the connector read this clock from now on."""
     CLOCK.now = now
-    for name in ("base_scheduler", "pull_scheduler", "base_worker", "pull_worker"):
-        module(f"{NIXL}.{name}").time = CLOCK
+    for mode in ("base", "pull", "push"):
+        for half in ("scheduler", "worker"):
+            module(f"{NIXL}.{mode}_{half}").time = CLOCK
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,15 @@ class HandshakeAnswer:
 
 @dataclass
 class _Read:
-    """A read of blocks of another engine."""
+    """A read of blocks of another engine; or a write there."""
 
     engine: str
+    writes: bool
     pairs: Sequence[tuple[tuple[int, int], tuple[int, int]]]
     """Group and block here, group and block there."""
     text: bytes
+    asked_by: str
+    """The request for whose sake it is made, as this engine calls it; empty if as the other one does."""
     left: set[str] = field(default_factory=set)
     """Transfers of its groups that have not ended; what the library does then is over."""
     well: bool = True
@@ -89,7 +93,11 @@ class Agent:
         """`width`: slots of a block."""
         self._width, self._send = width, send
         self.may_read: Callable[[str, str], bool] = lambda engine, request: True
-        """Asked at the end of a read: of which engine, and for which of its requests."""
+        """Asked at the end of a read or write: of which engine, and for which of its requests."""
+        self.may_begin: Callable[[str, str], bool] = lambda engine, request: True
+        """Asked at the beginning: of which engine, and for which of its requests."""
+        self.asked_by = ""
+        """For whose sake the next one is made."""
         self.heard: list[bytes] = []
         self.begun: list[SlotTransfer] = []
         """To be told with the step."""
@@ -100,8 +108,12 @@ class Agent:
 
     @property
     def reading(self) -> bool:
-        """True while blocks are read."""
+        """True while blocks are read or written."""
         return any(read.state == "PROC" for read in self._reads.values())
+
+    def works_for(self, request: str) -> bool:
+        """True while blocks are read or written for this request of the other engine."""
+        return any(read.state == "PROC" and _request_in(read.text) == request for read in self._reads.values())
 
     def ended(self, id: str, well: bool) -> None:
         """A transfer has ended. With the last one of a read, the other engine is told."""
@@ -112,7 +124,7 @@ class Agent:
         read.well &= well
         if read.left:
             return
-        read.well &= self.may_read(read.engine, read.text.decode().rpartition(":")[0])
+        read.well &= self.may_read(read.engine, read.asked_by or _request_in(read.text))
         read.state = "DONE" if read.well else "ERR"
         if read.well:
             self._send(Notification(read.engine, read.text))
@@ -129,14 +141,19 @@ class Agent:
         self._send(Notification(agent_name, notif_msg))
 
     def make_prepped_xfer(self, kind: str, mine: Any, here: Any, theirs: str, there: Any, notif_msg: bytes) -> int:
-        """Prepare a read of the blocks `there` of an engine into those `here`. Returns its number."""
+        """Prepare a read of the blocks `there` of an engine into those `here`, or a write. Returns its number."""
         self._number += 1
-        self._reads[self._number] = _Read(theirs, list(zip(here, there, strict=True)), notif_msg)
+        self._reads[self._number] = _Read(
+            theirs, kind == "WRITE", list(zip(here, there, strict=True)), notif_msg, self.asked_by
+        )
         return self._number
 
     def transfer(self, number: int) -> None:
-        """Begin a read."""
+        """Begin it."""
         read = self._reads[number]
+        if not self.may_begin(read.engine, _request_in(read.text)):
+            read.state = "ERR"
+            return
         self.begun += self._transfers(number, read)
         read.left = {one.id for one in self.begun if one.id.split()[0] == str(number)}
         if not read.left:
@@ -147,7 +164,8 @@ class Agent:
             mine = [block for (of, block), _ in read.pairs if of == group]
             theirs = [block for (of, _), (_, block) in read.pairs if of == group]
             here, there = self._slots(mine), self._slots(theirs)
-            yield SlotTransfer(f"{number} {group}", "load", group, here, tier=read.engine, other=there)
+            kind: Literal["load", "store"] = "store" if read.writes else "load"
+            yield SlotTransfer(f"{number} {group}", kind, group, here, tier=read.engine, other=there)
 
     def _slots(self, blocks: Sequence[int]) -> tuple[int, ...]:
         return tuple(block * self._width + slot for block in blocks for slot in range(self._width))
@@ -160,7 +178,7 @@ class Agent:
         """Nothing is measured."""
 
     def release_xfer_handle(self, number: int) -> None:
-        """The read is over."""
+        """It is over."""
         del self._reads[number]
 
     def release_dlist_handle(self, handle: Any) -> None:
@@ -172,6 +190,10 @@ class Agent:
     def check_remote_metadata(self, name: str) -> bool:
         """True: what is known of the other engine is still known."""
         return True
+
+
+def _request_in(text: bytes) -> str:
+    return text.decode().rpartition(":")[0]
 
 
 class Handshakes:

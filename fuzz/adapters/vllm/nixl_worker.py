@@ -1,4 +1,4 @@
-"""The release's own worker half of NixlConnector (pull), with stand-ins for the library, the memory and the threads.
+"""The release's own worker half of NixlConnector, with stand-ins for the library, the memory and the threads.
 
 What is the release's: which blocks are read, when a request counts as loaded or sent, leases and heartbeats, handshakes
 under way, what is told when. What stands in for the rest: `nixl_agent`.
@@ -15,14 +15,14 @@ from .nixl_agent import NIXL, Agent, Handshakes, Send
 from .scheduler_config import module
 
 
-class _Counted:
+class Counted:
     """In place of the connector's statistics: how often what was recorded."""
 
     def __init__(self, counts: Counter[str]) -> None:
         self._counts = counts
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        def note(*given: object) -> None:
+        def note(*given: object, **more: object) -> None:
             self._counts[name.removeprefix("record_").replace("_", " ")] += 1
 
         return note
@@ -32,9 +32,10 @@ class _Counted:
         return True
 
 
-def nixl_worker(scheduler: Any, agent: Agent, send: Send, counts: Counter[str]) -> Any:
-    """The worker half for the scheduler half of a connector, on this agent. `counts` gets what it records."""
-    base: Any = module(f"{NIXL}.pull_worker").NixlPullConnectorWorker
+def nixl_worker(scheduler: Any, agent: Agent, send: Send, counts: Counter[str], mode: str = "pull") -> Any:
+    """The worker half for the scheduler half of a connector, on this agent. `counts` gets what it records; by `mode`
+    pull or push."""
+    base: Any = getattr(module(f"{NIXL}.{mode}_worker"), f"Nixl{mode.capitalize()}ConnectorWorker")
     mapping = module(f"{NIXL}.tp_mapping").TPMapping
     groups = groups_of(scheduler.kv_cache_config)
 
@@ -58,6 +59,7 @@ def nixl_worker(scheduler: Any, agent: Agent, send: Send, counts: Counter[str]) 
         def _know(self, engine: str) -> None:
             self.dst_num_blocks[engine] = self.num_blocks
             self.dst_region_group_ids[engine] = []
+            self.dst_region_num_blocks[engine] = []
             self.dst_uses_region_group_mapping[engine] = False
 
         def _compute_desc_ids(self, block_ids: Any, **rest: Any) -> list[tuple[int, int]]:
@@ -115,16 +117,8 @@ def _fields(scheduler: Any, agent: Agent, send: Send, counts: Counter[str]) -> M
         "consumer_notification_counts_by_req": defaultdict(int),
         "_handshake_lock": threading.RLock(),
         "_handshake_initiation_executor": Handshakes(send),
-        "xfer_stats": _Counted(counts),
+        "xfer_stats": Counted(counts),
     }
-
-
-def ended_by(worker: Any) -> Mapping[str, object]:
-    """What the worker says at the end of a step: of which requests the blocks were sent, received, or not to be had."""
-    if hasattr(worker, "get_transfer_results"):
-        return dict(vars(worker.get_transfer_results()))
-    sent, received = worker.get_finished()
-    return {"finished_sending": sent, "finished_recving": received}
 
 
 def groups_of(config: Any) -> Sequence[Any]:

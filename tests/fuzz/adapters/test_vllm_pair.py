@@ -50,8 +50,8 @@ def test_a_pair_is_named_behind_its_release() -> None:
 
 
 def test_a_pair_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(ValueError, match=r"no pair 'mooncake'; write vllm==0.33.0/nixl"):
-        parsed("vllm==0.33.0/mooncake")
+    with pytest.raises(ValueError, match=r"no pair 'moriio'; write vllm==0.33.0/nixl, vllm==0.33.0/nixl-push"):
+        parsed("vllm==0.33.0/moriio")
     with pytest.raises(ValueError, match=r"no pair 'nixl'; it has none"):
         parsed("sglang/nixl")
     with pytest.raises(TargetUnavailableError, match=r"only simulated; write blockproof simulate --target vllm/nixl"):
