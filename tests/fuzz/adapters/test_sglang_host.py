@@ -18,7 +18,7 @@ NAME = families()["sglang"].example
 HERE = Path(__file__).parent
 SEEN_BY = {
     "loses keys": "tier",
-    "frees twice": "fate",
+    "frees twice": "tier",
     "loads before it is stored": "tier",
     "waits for no load": "memory",
     "loads other places": "memory",
