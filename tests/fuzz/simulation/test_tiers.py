@@ -20,7 +20,7 @@ from blockproof.fuzz.simulation.run import SimulatedRun
 from blockproof.fuzz.simulation.story import Happening, SimulatedStory
 from blockproof.fuzz.simulation.tier_faults import OneWithTier
 from blockproof.fuzz.simulation.tier_judge import GRACE, TierJudge
-from blockproof.fuzz.simulation.tier_policies import IDEAL, Arc, Fifo, Lru
+from blockproof.fuzz.simulation.tier_policies import IDEAL, Arc, Fifo, Lru, hit_ratios
 from blockproof.fuzz.simulation.tiers import NOBODY, LowerTier, TierEvent
 
 from .engines import shape_of
@@ -387,3 +387,10 @@ def test_what_nobody_asked_for_is_never_found():
     assert stage.found == ""
     stage.say("looked", 1, request="r0", asked=1)
     assert "holds another content" in stage.found
+
+
+def test_the_hit_ratio_is_told_beside_that_of_the_definition():
+    reached = {"tier blocks asked for": 2000, "tier: looked": 500, "tier blocks found by the definition, lru": 1000}
+    said = "hit ratio of lower tiers: 25.0% of 2,000 blocks asked for; by the definition arc 0.0%, fifo 0.0%, lru 50.0%"
+    assert hit_ratios(reached) == said
+    assert hit_ratios({}) == ""
