@@ -1,6 +1,6 @@
 """While generation is paused for new weights, a server with memory on the host never hears of the end of its copies.
 
-SGLang with `--enable-hierarchical-cache` (write_through). A prompt is computed, and its pages are copied to the host.
+SGLang with `enable_hierarchical_cache` (write_through). A prompt is computed, and its pages are copied to the host.
 Then `pause_generation` comes with mode "retract", the copy ends, and the cache is to be flushed before the weights
 change, as `update_weights_from_disk` does it.
 """
