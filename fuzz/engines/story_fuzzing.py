@@ -20,6 +20,7 @@ from ..opening.targets import Home, python_for
 from ..page.live import LivePage, News
 from ..reports.scheduler import SchedulerDocument
 from ..runs.canary import BlindOracleError, told_line
+from ..simulation.tier_policies import hit_ratios
 from ..targets.base import TargetUnavailableError
 from ..traces.files import STORY, Form, envelope, read_file
 from .stories import StoryTask
@@ -108,6 +109,7 @@ class StoryOutcome:
             f"{self.target}, seed {self.task.seed}: {counts} in {told['seconds']:.0f} s ({rate:.0f} steps/s of CPU)"
         ]
         lines += [f"  {name}: {count}" for name, count in sorted(told["reached"].items()) if count]
+        lines += [f"  {ratios}"] if (ratios := hit_ratios(told["reached"])) else []
         for kinds, of_kind in sorted(told["by_kind"].items()):
             lines.append(f"  {kinds}: " + ", ".join(f"{name} {count}" for name, count in of_kind.items() if count))
         lines += [f"not built, {count} times: {reason}" for reason, count in told["not_built"].items()]

@@ -15,10 +15,12 @@ from .memory import said
 from .protocol import Delivered, ScheduledBatch, SlotTransfer
 from .story import Happening
 from .tier_policies import IDEAL, IdealTier
-from .tiers import Kept, LowerTier, TierEvent
+from .tiers import NOBODY, Kept, LowerTier, TierEvent
 
 Name: TypeAlias = tuple[int, str | None]
 """What a block is found by: its content, and the salt under which it was computed."""
+NOTHING_ASKED: Name = (0, "")
+"""Of no request."""
 UNSAID = "?"
 """In place of a salt: the engine has not said whose block it is."""
 GRACE = 5
@@ -60,6 +62,8 @@ class _Book:
     """Places from which a load has failed."""
     evicted: int = 0
     """Since places were reserved last, in this call."""
+    spared: int = 0
+    """Of these, how many may be left empty: they could not stay without the others of their event."""
     left: set[Name] = field(default_factory=set)
     """What was evicted in this call."""
     due: list[_Due] = field(default_factory=list)
@@ -122,6 +126,8 @@ class TierJudge:
         self._steps: deque[dict[str, int]] = deque()
         """For each step in flight, how many tokens of its requests are in memory once it has ended."""
         self._landed: dict[str, int] = {}
+        self._to_come = Counter[tuple[str, int]]()
+        """By tier and place, how often it is stored in what is left to be heard."""
         self._before: dict[tuple[str, str], list[Name]] = {}
         """By tier and request, the names of its blocks before what happens now."""
 
@@ -235,6 +241,8 @@ class TierJudge:
         """What it did in one call."""
         for book in self._books.values():
             book.left.clear()
+        events = list(events)
+        self._to_come = Counter((one.tier, place) for one in events if one.what == "stored" for place in one.places)
         for event in events:
             self._now += 1
             self.reached[f"tier: {event.what}"] += len(event.places)
@@ -247,14 +255,16 @@ class TierJudge:
                 continue
             _HEARD[event.what](self, event, book)
         for name, book in self._books.items():
+            book.spared = 0
             self._needed(name, book, book.evicted)
         self._before.clear()
 
     def _needed(self, tier: str, book: _Book, idle: int) -> None:
         """Room was made, and so many places are left empty now."""
-        if book.evicted and idle:
+        idle -= book.spared
+        if book.evicted and idle > 0:
             self._find(tier, f"{min(book.evicted, idle)} blocks are evicted, and nothing needs their places")
-        book.evicted = 0
+        book.evicted = book.spared = 0
 
     def _looked(self, event: TierEvent, book: _Book) -> None:
         wanted = self._names(book, event.request)[event.first : event.first + event.asked]
@@ -284,7 +294,8 @@ class TierJudge:
         for number, place in enumerate(event.places, event.first):
             if place in book.held or place in book.reserved:
                 self._find(event.tier, f"place {place} is reserved, and is not free")
-            name = book.reserved[place] = claimed[number] if number < len(claimed) else None
+            name = claimed[number] if 0 <= number < len(claimed) else None
+            book.reserved[place] = name = NOTHING_ASKED if event.first == NOBODY else name
             book.used[place] = self._now
             for due in book.due:
                 if name is not None:
@@ -297,8 +308,11 @@ class TierJudge:
             if place not in book.reserved:
                 self._find(event.tier, f"place {place} counts as stored, and was not reserved")
             claimed = book.reserved.pop(place, None)
+            self._to_come[event.tier, place] -= 1
             tag = cells.get((event.tier, (place + 1) * book.size - 1))
-            if tag <= 0 or (claimed is not None and claimed[0] != tag):
+            if claimed is not None and self._to_come[event.tier, place]:
+                tag = claimed[0]  # what is stored there after it, in the same call, is there by now
+            if claimed != NOTHING_ASKED and (tag <= 0 or (claimed is not None and claimed[0] != tag)):
                 self._find(event.tier, f"place {place} counts as stored, and holds {said(tag)}")
             name = (tag, UNSAID) if claimed is None else claimed
             book.put(place, name)
@@ -314,6 +328,7 @@ class TierJudge:
             book.reserved.pop(place, None)
 
     def _evicted(self, event: TierEvent, book: _Book) -> None:
+        book.spared = len(event.places) - 1 if book.facts.together else 0
         for place in event.places:
             name = book.held.get(place)
             if name is None:

@@ -104,5 +104,18 @@ class Arc:
             self._again_gone[self._again.popitem(last=False)[0]] = None
 
 
+def hit_ratios(reached: Mapping[str, int]) -> str:
+    """How many of the blocks that were looked for in lower tiers were found, beside those of the definition, in a line;
+    empty if nobody looked."""
+    asked = reached.get("tier blocks asked for", 0)
+    if not asked:
+        return ""
+    ideal = (
+        f"{name} {reached.get(f'tier blocks found by the definition, {name}', 0) / asked:.1%}" for name in sorted(IDEAL)
+    )
+    found = reached.get("tier: looked", 0) / asked
+    return f"hit ratio of lower tiers: {found:.1%} of {asked:,} blocks asked for; by the definition {', '.join(ideal)}"
+
+
 IDEAL: Mapping[str, Callable[[int], IdealTier]] = {"lru": Lru, "fifo": Fifo, "arc": Arc}
 """The definition of each policy."""

@@ -15,6 +15,8 @@ TierDeed: TypeAlias = Literal[
     "looked", "reserved", "stored", "released", "evicted", "dropped", "pinned", "unpinned", "emptied"
 ]
 TIER_DEEDS = get_args(TierDeed)
+NOBODY = -1
+"""In place of the number of a block: what is stored is no content of any request, and must never be found."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class LowerTier:
     who was set back."""
     group: int = 0
     """Of layers, whose blocks these are."""
+    together: bool = False
+    """Blocks that are evicted in one event leave together or not at all: it is enough if one of them was needed."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,8 @@ class TierEvent:
     what: TierDeed
     """* `looked`: for the blocks of `request` from number `first` on, `asked` of them; `places` are those found, in
       their order, up to the first that is not there.
-    * `reserved`: `places` are taken for blocks of `request` from number `first` on, which are to be stored; `stored`:
-      they are found from now on; `released`: they will not be stored.
+    * `reserved`: `places` are taken for blocks of `request` from number `first` on (or `NOBODY`), which are to be
+      stored; `stored`: they are found from now on; `released`: they will not be stored.
     * `evicted`: they are given up to make room for what is reserved next, in the same call and in one event.
     * `dropped`: they are given up since a load from there has failed; `emptied`: all are given up.
     * `pinned`, `unpinned`: they may not be evicted, or may be again; each counts once."""

@@ -6,6 +6,7 @@ missing (`standing_in`). And speculative decoding writes slots into a request's 
 SGLang has no torch version: `kernels` does the same. What differs between releases is in `releases`.
 """
 
+import atexit
 import importlib
 import os
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from typing import Any
 
 from ....model.arith import cdiv
 from ....model.ops import Group, Shape
+from .host_remedies import evicts_only_what_is_enough
+from .host_settings import HostSettings
 from .kernels import Launched, enter_slots, slots_for_decode, slots_for_extend
 from .releases import CacheCalls, release_for
 from .standing_in import allow_registering_twice, stand_in_for, without_noise
@@ -103,9 +106,10 @@ class SglangEngine:
         context.override_server_args(device="cpu", attention_backend="torch_native", **settings).install()
         self._context.get_server_args()._mamba_cache_chunk_size = STATE_CHUNK  # else it is read from a model
 
-    def build(self, shape: Shape, step: int = 0) -> Cache:
+    def build(self, shape: Shape, step: int = 0, host: HostSettings | None = None) -> Cache:
         """A cache for this shape. With `step`, the window's pool holds two windows beside a step of so many tokens, as
-        one that is set up well does. NotImplementedError, with the reason, if SGLang has no such cache."""
+        one that is set up well does. `host`: its memory on the host. NotImplementedError, with the reason, if there is
+        no such cache."""
         page = _require_buildable(shape)
         window = max((group.window - 1 for group in shape.groups if group.kind == "sliding"), default=0)
         pages = shape.num_blocks - 1
@@ -114,7 +118,7 @@ class SglangEngine:
         if window and step:
             swa_pages = max(swa_pages, cdiv(2 * window + step, page) + 2)
         with without_noise():
-            allocator = self._allocator(page, full_pages, swa_pages)
+            allocator = self._allocator(page, full_pages, swa_pages, bool(host))
             width = shape.max_model_len + ROW_SLACK
             rows = self._pools.ReqToTokenPool(
                 size=MAX_REQUESTS, max_context_len=width, device="cpu", enable_memory_saver=False
@@ -128,9 +132,25 @@ class SglangEngine:
                 is_eagle=shape.eagle,
                 sliding_window_size=window or None,
                 tree_components=components,
+                **({"tree_core_backend": "python"} if host and host.enough else {}),
             )
             tree = self._tree.UnifiedRadixCache(parameters)
+            if host:
+                self._attach_host(tree, parameters, page, host)
         return Cache(tree, allocator, rows, page, full_pages, swa_pages, window)
+
+    def _attach_host(self, tree: Any, parameters: Any, page: int, host: HostSettings) -> None:
+        """Give it memory on the host, which is not pinned: no device reads it."""
+        self.configure(page_size=page, **host.arguments)
+        imported("sglang.srt.mem_cache.pool_host.common").ALLOC_MEMORY_FUNCS["cpu"] = self._plain_memory
+        tree.init_hicache(self._context.get_server_args(), parameters)
+        atexit.unregister(tree.shutdown)  # it would be kept to the end of the process
+        tree.load_back_threshold = host.least
+        if host.enough:
+            evicts_only_what_is_enough(tree)
+
+    def _plain_memory(self, dims: tuple[int, ...], *, dtype: Any, device: str, **rest: object) -> Any:
+        return self.torch.empty(dims, dtype=dtype, device=device)
 
     def build_with_states(self, tokens: int, states: int, longest: int) -> Cache:
         """A cache for full attention beside Mamba layers: slots for `tokens` tokens in pages of one token, and `states`
@@ -165,15 +185,16 @@ class SglangEngine:
             tree = self._tree.UnifiedRadixCache(parameters)
         return Cache(tree, allocator, rows, 1, tokens, 0, 0, states)
 
-    def _allocator(self, page: int, full_pages: int, swa_pages: int) -> Any:
+    def _allocator(self, page: int, full_pages: int, swa_pages: int, copied: bool = False) -> Any:
         size, dtype = full_pages * page, self.torch.float16
+        pool = self._pools.MHATokenToKVPool(size, page, dtype, 1, 1, 1, "cpu", False) if copied else None
         if swa_pages:
             swa_size = swa_pages * page
             pool = self._swa_pool.SWAKVPool(size, swa_size, page, dtype, 1, 1, [1], [0], "cpu")
             return self._swa_allocator.SWATokenToKVPoolAllocator(size, swa_size, page, dtype, "cpu", pool, False)
         if page == 1:
-            return self._allocators.TokenToKVPoolAllocator(size, dtype, "cpu", None, False)
-        return self._allocators.PagedTokenToKVPoolAllocator(size, page, dtype, "cpu", None, False)
+            return self._allocators.TokenToKVPoolAllocator(size, dtype, "cpu", pool, False)
+        return self._allocators.PagedTokenToKVPoolAllocator(size, page, dtype, "cpu", pool, False)
 
 
 @cache

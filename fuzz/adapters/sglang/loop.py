@@ -5,14 +5,15 @@ results, and goes on from there.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 from ...simulation.protocol import Slots
 from .engine import Cache, SglangEngine, imported
-from .scheduler import ServerSettings, new_scheduler
+from .host_tier import HostTier
+from .scheduler import UNHEARD, ServerSettings, new_scheduler
 from .standing_in import without_noise
 
 _NEVER = 0
@@ -135,6 +136,10 @@ class EventLoop:
         self._steps: dict[int, LaunchedStep] = {}
         self._serial = 0
         self._result_class = _result_class()
+        self.host: HostTier | None = None
+        self.is_flushed = False
+        """The cache was, since somebody set this to False."""
+        self._hears = UNHEARD in settings.mended
         if cache.states:
             self._note_copies(cache.rows.mamba_pool)
         with without_noise():
@@ -153,6 +158,8 @@ class EventLoop:
     def land(self, step: LaunchedStep, tokens: list[int]) -> None:
         """The results of a step are there, a token for each part."""
         step.tokens = tokens
+        if self.host is not None:
+            self.host.copies.landed(step.serial)
         if self._waits_for is step:
             self._turns.go_on()
 
@@ -164,7 +171,9 @@ class EventLoop:
             if hasattr(message, "output_ids"):
                 told = zip(message.rids, message.output_ids, message.finished_reasons, strict=True)
                 yield from ((name, tuple(tokens), reason) for name, tokens, reason in told)
-            elif hasattr(message, "finished_reason"):  # others answer a reset and the like
+            elif type(message).__name__ == "FlushCacheReqOutput":
+                self.is_flushed |= bool(message.success)
+            elif hasattr(message, "finished_reason"):
                 yield message.rid, (), message.finished_reason or {"type": "abort"}
 
     def end(self) -> None:
@@ -185,6 +194,8 @@ class EventLoop:
     def receive(self, local_reqs: list[Any]) -> list[Any]:
         """In place of the request receiver's method: a pass of the loop begins."""
         self._turns.stop()
+        if self._hears and self.host is not None and self.scheduler._engine_paused:
+            self._cache.tree.check_hicache_events()
         taken, self.inbox = [*local_reqs, *self.inbox], []
         return taken
 
@@ -227,11 +238,19 @@ class EventLoop:
                     state=int(request.kv.mamba_pool_idx) if self._cache.states else None,
                 )
             )
+        if self.host is not None:
+            self._note_pages(parts, batch.hicache_consumer_index)
         tokens = [-1 - self._serial * _WIDEST - row for row in range(len(parts))]
         result = self._result_class(next_token_ids=self._engine.torch.tensor(tokens))
         self._launched = self._steps[self._serial] = LaunchedStep(self._serial, tuple(parts), result)
         result.copy_done = self.new_event()
         return result
+
+    def _note_pages(self, parts: Sequence[LaunchedPart], consumer: int) -> None:
+        assert self.host is not None
+        self.host.copies.waited_for(self._serial, consumer)
+        for part in parts:
+            self.host.owned(part.name, dict(enumerate(part.written, part.first)), is_refused=part.is_refused)
 
     def _in_window(self, first: int, table: Any, written: Any) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
         if not self._cache.swa_pages:

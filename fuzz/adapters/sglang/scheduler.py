@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 from .engine import Cache, SglangEngine, imported
+from .host_settings import HostSettings
 from .standing_in import stand_in_for
 
 SPARE = 5
@@ -27,7 +28,11 @@ PINNED = "hit-pins-the-window"
 """A hit keeps so much of the window's pool that its own request is never admitted."""
 UNWEIGHED = "chunk-not-weighed"
 """A later chunk of a prompt is let in though there is no room for it, and the server ends."""
-DEFECTS = (PREFIX, FORGOTTEN, AGAIN, PINNED, UNWEIGHED)
+UNHEARD = "copies-unheard-in-a-pause"
+"""While it is paused it does not hear of the end of copies to and from the host, and refuses to flush the cache."""
+IN_VAIN = "evicts-from-host-in-vain"
+"""To make room on the host it gives up what it may, and only then sees that it is not enough."""
+DEFECTS = (PREFIX, FORGOTTEN, AGAIN, PINNED, UNWEIGHED, UNHEARD, IN_VAIN)
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class ServerSettings:
     """How much of the room is kept for answers that may become long (`schedule_conservativeness`)."""
     mended: tuple[str, ...] = ()
     """Known defects that it does not have."""
+    host: HostSettings | None = None
+    """Of its memory on the host, if it has any."""
 
 
 class _Off:
@@ -74,9 +81,6 @@ class _Off:
         return self
 
     def __exit__(self, *raised: object) -> None: ...
-
-
-_OFF = _Off()
 
 
 _OFF = _Off()
@@ -140,6 +144,7 @@ def new_scheduler(loop: SchedulerHost, engine: SglangEngine, cache: Cache, setti
         enable_priority_scheduling=settings.priority,
         schedule_low_priority_values_first=True,
         skip_tokenizer_init=True,
+        **(settings.host.arguments if settings.host else {}),
     )
     context = imported("sglang.srt.runtime_context")
     ranks = dict.fromkeys(("pp_rank", "tp_rank", "dp_rank", "attn_tp_rank", "attn_cp_rank"), 0)
@@ -208,8 +213,10 @@ class _Placed:
         """The limits are those that a worker computes from its pools."""
         place = self._place
         cache, settings = place.cache, place.settings
+        stream = imported("torch").cpu.Stream()
         runner = SimpleNamespace(
             canary_manager=None,
+            forward_stream=stream,
             prefill_aware_swa=False,
             attn_backend=SimpleNamespace(needs_cpu_seq_lens=True),
             ngram_embedding_manager=SimpleNamespace(prepare_for_forward=lambda batch, chunked_req=None: batch),
@@ -228,7 +235,7 @@ class _Placed:
         self.max_req_len = min(settings.longest + 1, self.max_total_num_tokens - 1)
         self.max_req_input_len = self.max_req_len - SPARE
         self.device = "cpu"
-        self.forward_stream = self.schedule_stream = imported("torch").cpu.Stream()
+        self.forward_stream = self.schedule_stream = stream
         alone = SimpleNamespace(
             world_size=1, first_rank=0, is_first_rank=True, is_last_rank=True, rank_in_group=0, cpu_group=None
         )

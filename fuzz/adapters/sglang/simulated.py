@@ -26,10 +26,14 @@ from ...simulation.protocol import (
     SlotCopy,
     StepResults,
 )
+from ...simulation.tiers import LowerTier, TierEvent
 from .engine import Cache, imported, load
+from .host_copies import TIER
+from .host_settings import POLICIES, HostSettings
+from .host_tier import HostTier
 from .loop import EventLoop, LaunchedPart, LaunchedStep
 from .releases import numbers
-from .scheduler import DEFECTS, PINNED, PREFIX, ServerSettings
+from .scheduler import DEFECTS, IN_VAIN, PINNED, PREFIX, ServerSettings
 
 SINCE = "0.5.22"
 BAD_REQUEST = 400
@@ -53,6 +57,10 @@ class SglangSimulated:
         "policy": ("fcfs", "lpm"),
         "priority": (False, True),
         "tenths kept": (10, 10, 1, 0),
+        "hicache": ("", *POLICIES),
+    }
+    options_of: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+        f"hicache={policy}": {"host percent": (200, 100, 50), "host least": (10, 1)} for policy in POLICIES
     }
 
     def __init__(self, mended: tuple[str, ...] = ()) -> None:
@@ -68,6 +76,7 @@ class SglangSimulated:
         left = [name for name in DEFECTS if name not in mended]
         self.remedies = {name: partial(SglangSimulated, (*mended, name)) for name in left}
         self._loop: EventLoop | None = None
+        self._host: HostTier | None = None
 
     def start(self, shape: EngineShape) -> None:
         """See `Engine`. NotImplementedError, with the reason, for what SGLang does not have."""
@@ -78,6 +87,7 @@ class SglangSimulated:
         if not chunk:
             raise NotImplementedError("steps of less than a page")
         overlap = bool(options["overlap"]) and not cache.states
+        self._host, self._is_renewing = None, False
         settings = ServerSettings(
             longest=shape.max_length,
             chunk=chunk,
@@ -88,10 +98,13 @@ class SglangSimulated:
             priority=bool(options["priority"]),
             conservative=int(options["tenths kept"]) / 10,
             mended=self._mended,
+            host=self._host_settings(shape),
         )
         self.depth = 2 if overlap else 1
         self._priorities = settings.priority
         self._loop = EventLoop(self._engine, cache, settings)
+        if settings.host is not None:
+            self._host = self._loop.host = HostTier(cache, settings.host, self._called)
         self._clients: dict[str, ClientRequest] = {}
 
     def _built(self, shape: EngineShape) -> Cache:
@@ -100,7 +113,18 @@ class SglangSimulated:
             return self._engine.build_with_states(
                 (shape.num_blocks - 1) * size, STATES * shape.max_requests, shape.max_length
             )
-        return self._engine.build(shape.core, shape.max_tokens if PINNED in self._mended else 0)
+        host = self._host_settings(shape)
+        step = shape.max_tokens if PINNED in self._mended else 0
+        return self._engine.build(shape.core, step, host)
+
+    def _host_settings(self, shape: EngineShape) -> HostSettings | None:
+        """For layers of full attention with a prefix cache, if it is asked for."""
+        options: Mapping[str, Any] = shape.options
+        is_plain = len(shape.groups) == 1 and shape.core.caching
+        if not options.get("hicache") or not is_plain:
+            return None
+        percent, least = int(options["host percent"]), int(options["host least"])
+        return HostSettings(str(options["hicache"]), percent, least, IN_VAIN in self._mended)
 
     @property
     def _live(self) -> EventLoop:
@@ -171,10 +195,24 @@ class SglangSimulated:
         self._tell("FlushCacheReqInput")
 
     def reweigh(self) -> None:
-        """As new weights are loaded while requests run: they are retracted, the cache is flushed, and they go on."""
+        """As new weights are loaded while requests run: they are retracted, the cache is flushed, and they go on.
+        Where copies to the host may be under way, whoever does that asks for the flush until it is done."""
         self._tell("PauseGenerationReqInput", mode="retract")
+        if self._host is not None:
+            self._is_renewing, self._live.is_flushed = True, False
+            self._host.renew()
+            return
         self._tell("FlushCacheReqInput")
         self._tell("ContinueGenerationReqInput", torch_empty_cache=False)
+
+    def _flush(self) -> None:
+        """Ask for it; go on behind it."""
+        assert self._host is not None
+        if self._live.is_flushed:
+            self._is_renewing = self._host.is_stale = False
+            self._tell("ContinueGenerationReqInput", torch_empty_cache=False)
+        elif not self._live.inbox:
+            self._tell("FlushCacheReqInput")
 
     def _tell(self, kind: str, **fields: object) -> None:
         self._live.inbox.append(getattr(imported("sglang.srt.managers.io_struct"), kind)(**fields))
@@ -183,15 +221,18 @@ class SglangSimulated:
 
     def schedule(self) -> ScheduledBatch | None:
         """See `Engine`."""
+        if self._is_renewing:
+            self._flush()
         step = self._live.turn()
         told = self._delivered()
         copies = self._copies()
         retracted = tuple(map(self._called, self._live.retracted))
         self._live.retracted.clear()
-        if step is None:
-            return ScheduledBatch(copies=copies, delivered=told, preempted=retracted) if told or copies else None
-        parts = tuple(self._part(part) for part in step.parts if not part.is_refused)
-        return ScheduledBatch(parts, copies, (), told, retracted, own=step)
+        moved, awaited = self._host.copied() if self._host is not None else ((), ())
+        if step is None and not (told or copies or moved or awaited):
+            return None
+        parts = tuple(self._part(part) for part in step.parts if not part.is_refused) if step else ()
+        return ScheduledBatch(parts, copies, moved, told, retracted, own=step, awaited=awaited)
 
     def _copies(self) -> tuple[SlotCopy, ...]:
         copies = list(self._live.copies)
@@ -205,6 +246,8 @@ class SglangSimulated:
 
     def update(self, batch: ScheduledBatch | None, results: StepResults) -> Sequence[Delivered]:
         """See `Engine`."""
+        if self._host is not None:
+            self._host.copies.ended(results.transferred)
         step: LaunchedStep | None = batch.own if batch is not None else None
         if step is None:
             return ()
@@ -227,7 +270,7 @@ class SglangSimulated:
 
     def idle(self) -> bool:
         """See `Engine`."""
-        return not self._live.inbox and bool(self._live.scheduler.is_fully_idle())
+        return not self._live.inbox and not self._is_renewing and bool(self._live.scheduler.is_fully_idle())
 
     def look(self) -> EngineView:
         """Slots of all pools, those of the tree that would be evicted counted as free."""
@@ -237,4 +280,15 @@ class SglangSimulated:
             free += stats.swa_available_size + stats.swa_evictable_size
         if cache.states:
             free += stats.mamba_available_size + stats.mamba_evictable_size
-        return EngineView(int(free), (cache.full_pages + cache.swa_pages) * cache.page + cache.states)
+        tiers = {TIER: self._host.blocks} if self._host is not None else {}
+        return EngineView(int(free), (cache.full_pages + cache.swa_pages) * cache.page + cache.states, tiers)
+
+    # The host.
+
+    def tiers(self) -> Mapping[str, LowerTier]:
+        """Its memory on the host, if it has any."""
+        return {TIER: self._host.facts()} if self._host is not None else {}
+
+    def tier_events(self) -> list[TierEvent]:
+        """What was done with it."""
+        return self._host.taken() if self._host is not None else []

@@ -20,8 +20,8 @@ from blockproof.fuzz.simulation.run import SimulatedRun
 from blockproof.fuzz.simulation.story import Happening, SimulatedStory
 from blockproof.fuzz.simulation.tier_faults import OneWithTier
 from blockproof.fuzz.simulation.tier_judge import GRACE, TierJudge
-from blockproof.fuzz.simulation.tier_policies import IDEAL, Arc, Fifo, Lru
-from blockproof.fuzz.simulation.tiers import LowerTier, TierEvent
+from blockproof.fuzz.simulation.tier_policies import IDEAL, Arc, Fifo, Lru, hit_ratios
+from blockproof.fuzz.simulation.tiers import NOBODY, LowerTier, TierEvent
 
 from .engines import shape_of
 
@@ -347,3 +347,50 @@ def test_who_was_cut_owes_nothing_until_he_is_computed_again():
     for _ in range(GRACE + 1):
         stage.judge.round()
     assert stage.found == ""
+
+
+def test_what_is_stored_later_in_the_same_call_is_there_by_now():
+    stage = Stage(replace(FACTS, blocks=1))
+    stage.store("a", 6, 0)  # of r2, as the second of these
+    stage.judge.found.clear()
+    twice = [("r0", 0), ("r2", 0)]
+    events = []
+    for request, first in twice:
+        events += [TierEvent("evicted", places=(0,))] if events else []
+        events += [TierEvent("reserved", places=(0,), request=request, first=first), TierEvent("stored", places=(0,))]
+    stage.judge.hear(events)
+    assert stage.found == ""
+    stage.say("looked", 0, request="r2", asked=1)
+    assert stage.found == ""
+
+
+def test_blocks_that_leave_together_need_one_reason():
+    for together, many in ((True, 0), (False, 1)):
+        stage = full_stage("")
+        book = stage.judge._books["host"]
+        book.facts = replace(book.facts, together=together)
+        stage.judge.hear(
+            [TierEvent("evicted", places=(2, 1)), TierEvent("reserved", places=(2,), request="r2", first=1)]
+        )
+        assert len(stage.judge.found) == many
+    stage = full_stage("")
+    book = stage.judge._books["host"]
+    book.facts = replace(book.facts, together=True)
+    stage.say("evicted", 2, 1)
+    assert "2 blocks are evicted, and nothing needs their places" in stage.found
+
+
+def test_what_nobody_asked_for_is_never_found():
+    stage = Stage()
+    stage.say("reserved", 1, first=NOBODY)
+    stage.say("stored", 1)
+    assert stage.found == ""
+    stage.say("looked", 1, request="r0", asked=1)
+    assert "holds another content" in stage.found
+
+
+def test_the_hit_ratio_is_told_beside_that_of_the_definition():
+    reached = {"tier blocks asked for": 2000, "tier: looked": 500, "tier blocks found by the definition, lru": 1000}
+    said = "hit ratio of lower tiers: 25.0% of 2,000 blocks asked for; by the definition arc 0.0%, fifo 0.0%, lru 50.0%"
+    assert hit_ratios(reached) == said
+    assert hit_ratios({}) == ""
