@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Sequence
 from itertools import compress
+from operator import attrgetter
 from typing import Any, NoReturn
 
 from ..hashing.block_hash import BlockHash
@@ -20,6 +21,7 @@ from .metrics import KVCacheMetricsCollector
 
 logger = logging.getLogger(__name__)
 
+_STATE = attrgetter("state")
 _BULK = 8
 """From so many blocks on it pays to look at all of them together first."""
 
@@ -222,43 +224,33 @@ class BlockPool:
         Such blocks are held, so that nothing needs to be asked of each, unless somebody else has given back blocks, who
         may have given back one of these.
         """
-        if self._num_shared or not self._trusting:
-            states = [block.state for block in blocks]
-            if any(state != 1 for state in set(states)):
-                if not self._trusting:
-                    self._give_back(blocks, prepend)
-                    return
-                blocks = self._let_go(blocks, states)
-        if prepend:
+        if (self._num_shared or not self._trusting) and any(state != 1 for state in set(map(_STATE, blocks))):
+            if self._trusting:
+                self._let_go(blocks, prepend)
+            else:
+                self._give_back(blocks, prepend)
+        elif prepend:
             self.free_block_queue.prepend_n(blocks)
         else:
             self.free_block_queue.append_n(blocks)
 
-    def _let_go(self, blocks: list[KVCacheBlock], states: list[Any]) -> list[KVCacheBlock]:
-        """Take a reference from blocks that have so many; returns those that nobody else holds, theirs not yet taken.
-
-        As a rule these stand in front, and what others hold, a shared prefix, behind them.
-        """
+    def _let_go(self, blocks: list[KVCacheBlock], prepend: bool) -> None:
+        """As `_give_back`, for different blocks that are all held. What others hold, too, is mostly a prefix: it stands
+        behind the rest."""
+        states: list[Any] = [block.state for block in blocks]
         own = states.count(1)
-        shared, left = blocks, states
-        freed: list[KVCacheBlock] = []
-        if own:
-            if 1 in states[own:]:
-                freed = [block for block, state in zip(blocks, states, strict=True) if state == 1]
-                shared = [block for block, state in zip(blocks, states, strict=True) if state != 1]
-                left = [state for state in states if state != 1]
-            else:
-                freed, shared, left = blocks[:own], blocks[own:], states[own:]
-        fewest = left[0]
-        if left.count(fewest) == len(left):
-            fewest -= 1
-            for block in shared:
-                block.state = fewest
-        else:
-            for block, state in zip(shared, left, strict=True):
-                block.state = state - 1
+        freed, shared, left = blocks[:own], blocks[own:], states[own:]
+        if 1 in left:
+            freed = [block for block, state in zip(blocks, states, strict=True) if state == 1]
+            shared = [block for block, state in zip(blocks, states, strict=True) if state != 1]
+            left = [state for state in states if state != 1]
+        for block, state in zip(shared, left, strict=True):
+            block.state = state - 1
         self._num_shared -= left.count(2)
-        return freed
+        if prepend:
+            self.free_block_queue.prepend_n(freed)
+        else:
+            self.free_block_queue.append_n(freed)
 
     def release_one(self, block: KVCacheBlock) -> None:
         """As `release`, for one block: to the back if a lookup can find its content, else to the front."""

@@ -141,11 +141,11 @@ def _released(f: Any, v: Any) -> Any:
     start = Start(f, v)
     row, (count, free, named, _, shared) = _Row(start), start.fields
     given: list[Any] = []
-    start.moment.pool._give_back = lambda *arguments: given.append(arguments)
+    start.moment.pool._give_back = start.moment.pool._let_go = lambda *arguments: given.append(arguments)
     start.moment.heap.meet(ANY_BLOCK)
     row.at(row.place(ANY_BLOCK))
     value = without_filters(release)(start.moment.pool, row, v.front)
-    if given:  # as S1.free
+    if given:  # as S1.free, or S1.short
         through = len(given) == 1 and given[0][0] is row and given[0][1] is v.front
         return [value is None, through, *start.moment.shows(start.fields)]
     end = Fields(

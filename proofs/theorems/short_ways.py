@@ -58,6 +58,14 @@ def _giving_back(i: int) -> Pair:
     )
 
 
+def _letting_go(ids: Sequence[int], front: bool) -> Pair:
+    return (
+        f"let go {list(ids)}, to the {'front' if front else 'back'}",
+        lambda pool: pool._let_go([pool.blocks[i] for i in ids], front),
+        lambda pool: pool._give_back([pool.blocks[i] for i in ids], front),
+    )
+
+
 def _registering(i: int, group: int) -> Pair:
     """In a group in which another block may have this very content (`small_pools.key`)."""
     request = SimpleNamespace(request_id="request", block_hashes=[bytes([1] * 32), bytes(32)])
@@ -74,6 +82,9 @@ def _ways(state: PoolState, hit_kind: Any) -> Iterator[Pair]:
     yield from (_touching(ids, hit_kind) for size in own for ids in permutations(own, size))
     if 0 in state.counts[1:]:
         yield "take one", lambda pool: pool.get_new_block().block_id, lambda pool: pool.get_new_blocks(1)[0].block_id
+    held = [i for i in own if state.counts[i]]
+    for size in range(1, len(held) + 1):
+        yield from (_letting_go(ids, front) for ids in permutations(held, size) for front in (False, True))
     for i in own:
         if state.counts[i]:
             yield _giving_back(i)
@@ -108,7 +119,13 @@ def tried(kinds: SimpleNamespace) -> tuple[Evidence, str]:
 _WRONG: tuple[Wrong, ...] = (
     ("blocks that are touched together stay free", "_touch_many", "block.state = 1", "pass"),
     ("blocks with two holders are not counted", "_touch_many", "self._num_shared += states.count(1)", "pass"),
-    ("null is held", "_touch_many", "if kind <= 0:", "if False:"),
+    (
+        "of blocks held alike none is counted",
+        "_touch_many",
+        "self._num_shared += len(blocks) if more == 2 else 0",
+        "pass",
+    ),
+    ("null is held", "_touch_many", "if min(held) <= 0:", "if False:"),
     ("the queue is not told of one batch", "_touch_many", "queue.lose(kind, n)", "pass"),
     ("the counter stands still", "get_new_block", "queue.num_free_blocks -= 1", "pass"),
     ("a new block keeps its identity", "get_new_block", "self._forget_identity(block)", "pass"),
@@ -118,6 +135,9 @@ _WRONG: tuple[Wrong, ...] = (
         "if block.state != 1 and (self._num_shared or not self._trusting):",
         "if False:",
     ),
+    ("what others hold stands behind the rest", "_let_go", "if 1 in left:", "if False:"),
+    ("what two held counts as shared", "_let_go", "self._num_shared -= left.count(2)", "pass"),
+    ("what others hold keeps its references", "_let_go", "block.state = state - 1", "pass"),
     (
         "a second block of a content is not found",
         "cache_full_block",
@@ -156,8 +176,8 @@ class ShortWays(TriedStatement):
 
 SHORT = ShortWays(
     id="S1.short",
-    sentence="Touching blocks all together, taking one, giving back one and registering one do what touching, taking, "
-    "giving back and registering do, or change nothing and say so.",
+    sentence="Touching blocks all together, taking one, giving back one or what is held, and registering one do what "
+    "touching, taking, giving back and registering do, or change nothing and say so.",
     bounded=f"all states of pools of {_BLOCKS} blocks with up to 2 references each, named or not, free ones in one "
     f"batch or each in its own; batches of up to {_LONGEST} entries, and hits of up to {_BLOCKS} different blocks. "
     "Of larger pools lockstep compares every operation",
