@@ -111,12 +111,10 @@ def _run_agrees_to_its_end(manager: Any) -> None:
 def _end_of_a_run_still_found(manager: Any) -> None:
     index = manager.block_pool.cached_block_hash_to_block
 
-    def forget(original: Callable[..., bool], run: Any, blocks: Any) -> bool:
+    def forget(original: Callable[..., None], run: Any, blocks: Any) -> None:
         last = run.contents[-1]
-        if not original(run, blocks):
-            return False
-        index.groups[run.group][last] = blocks[0]
-        return True
+        original(run, blocks)
+        index.groups[run.group].setdefault(last, blocks[0])
 
     wrap(index, "_forget_end", forget)
 

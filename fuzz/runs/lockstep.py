@@ -242,7 +242,7 @@ class LockstepRun(Run):
         """True if both sides can look at less than everything, and no oracle needs everything. What an operation can
         change is known of the older rule."""
         exact = self._deviating is None and not self.hidden and CONTRACT not in self.oracles
-        exact = exact and self.model.policy.finish is None
+        exact = exact and self.model.policy.copies is None
         return exact and self.judging.full_look_every > 1 and hasattr(self.target, "glance")
 
     def _sees_tables(self) -> bool:

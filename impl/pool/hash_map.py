@@ -91,12 +91,12 @@ class BlockHashToBlockMap:
         if found == blocks:
             return True
         for content, block, earlier in zip(contents, blocks, found, strict=True):
-            if earlier is block:
-                continue
-            if isinstance(earlier, dict):
-                earlier[block.block_id] = block
-            else:
-                registered[content] = {earlier.block_id: earlier, block.block_id: block}
+            if earlier is not block:
+                entry = registered[content]  # by now others of these blocks may stand there
+                if isinstance(entry, dict):
+                    entry[block.block_id] = block
+                else:
+                    registered[content] = {entry.block_id: entry, block.block_id: block}
         return False
 
     def prefix(self, group: int, hashes: BlockHashList, end: int, first: int = 0) -> list[KVCacheBlock]:

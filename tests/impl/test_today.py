@@ -188,5 +188,5 @@ def test_managers_of_others_are_refused():
     impl.KVCacheSpecRegistry.register(OwnSpec, OwnManager)
     with pytest.raises(NotImplementedError, match="OwnManager"):
         Core(OwnSpec(block_size=4, num_kv_heads=1, head_size=1, dtype=FLOAT))
-    with pytest.raises(NotImplementedError, match="num_prefill_lookahead"):
-        Core(full(), num_prefill_lookahead=1)
+    with pytest.raises(NotImplementedError, match="chains of draft models"):
+        Core(full(), num_prefill_lookahead=2)

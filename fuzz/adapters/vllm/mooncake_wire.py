@@ -130,7 +130,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Told:
+class WrittenTo:
     """The answers on a connection, by number."""
 
     connection: str
@@ -214,7 +214,7 @@ class Connections:
                 if address == self.engine and connection not in self._heard:
                     self._heard[connection] = 0
                     self._asked.put_nowait((connection, payload))
-            case Told(connection, number, payload):
+            case WrittenTo(connection, number, payload):
                 if (dealer := self._open.get(connection)) is not None and number >= dealer.next:
                     dealer.early[number] = payload
                     while dealer.next in dealer.early:
@@ -255,7 +255,7 @@ class Connections:
     async def send_multipart(self, told: tuple[str, bytes]) -> None:
         """An answer."""
         connection, payload = told
-        self.tell(Told(connection, self._heard[connection], payload))
+        self.tell(WrittenTo(connection, self._heard[connection], payload))
         self._heard[connection] += 1
 
 

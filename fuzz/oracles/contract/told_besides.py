@@ -65,9 +65,13 @@ class Told:
             del self._watched[block]
 
     def _check_read(self, move: Move, request: Tracked) -> None:
-        """What is computed of a table, group by group, and how many tokens are cached."""
-        *rows, cached = move.told
-        rules = self.record.rules
+        """The free blocks behind the one that is reused next, what is computed of a table, group by group, and how many
+        tokens are cached."""
+        free, *rows, cached = move.told
+        rules, behind = self.record.rules, tuple(move.after.free[1:])
+        if self.record.shows("free") and free != behind:
+            what = f"{move.name}: free behind the next block are {behind}, and {free} is told"
+            raise Break("S16", what, "other free blocks")
         for group, rule in enumerate(rules):
             table = move.after.tables[group].get(move.name, [])
             every = isinstance(rule, Mamba) or rule.by_encoder

@@ -11,7 +11,7 @@ from blockproof.fuzz.opening.child import ChildTarget
 from blockproof.fuzz.opening.targets import interpreter_of
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.model_free import ModelFreeRun
-from blockproof.fuzz.targets.base import Target, adapted_shape, lacking
+from blockproof.fuzz.targets.base import Target, adapted_shape, lacking, left_out_for
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import read_trace
 from blockproof.fuzz.workload.draw import SeededDraw
@@ -115,7 +115,7 @@ def objection(target, group, seed):
     run = ModelFreeRun(target, Judging((SHADOW, CONTRACT)))
     assert run.start(built) is None
     assert run.built
-    workload = Workload(draw, built, lacks=lacking(target))
+    workload = Workload(draw, built, lacks=left_out_for(target))
     for _ in range(175):
         found = run.step(workload.next(run.scene))
         if found is not None:
