@@ -15,9 +15,9 @@ from blockproof.fuzz.adapters.vllm.mooncake_wire import (
     Query,
     QueryAnswer,
     QueryError,
-    Told,
     TurnsLoop,
     Writer,
+    WrittenTo,
 )
 from blockproof.fuzz.adapters.vllm.nixl_agent import CLOCK, Agent, Notification
 from blockproof.fuzz.engines.stories import StoryTask
@@ -92,7 +92,7 @@ def test_answers_on_a_connection_come_in_order_and_once(wires: Wires) -> None:
         wires.here.hear(late)
     wires.loop.turn()
     assert asked.result() == [b"1", b"2"]
-    wires.here.hear(Told(message.connection, 2, b"3"))  # nobody is there any more
+    wires.here.hear(WrittenTo(message.connection, 2, b"3"))  # nobody is there any more
 
 
 def test_an_answer_that_does_not_come_is_waited_for_so_long(wires: Wires) -> None:
