@@ -215,10 +215,11 @@ UNDRAWN = OF_TODAY | KINDS_OF_FEW | {STARVED, AllocateBatch.__name__}
 
 def _drive(run: Run, workload: Workload, tuning: Tuning) -> Finding | None:
     scene, step, has_all = run.scene, run.step, run.lacks <= UNDRAWN
-    asked = 0
+    asked, waits = 0, workload.waits
+    draw = workload.next if waits else workload.drawn
     while asked < tuning.operations:
-        drawn = workload.next(scene)
-        asked += not workload.is_waiting
+        drawn = draw(scene)
+        asked += not (waits and workload.is_waiting)
         operation = drawn if has_all else usable(run, drawn)
         finding = None if operation is None else step(operation)
         if finding is not None or run.dead:

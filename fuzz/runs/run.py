@@ -333,7 +333,7 @@ class Run(ABC):
         found: list[Finding] = []
         shadow, contract = self.shadow, self.contract
         own = type(operation) is not Landed  # which may be no call on it
-        copies, told = (copies_of(self.target), handed_of(self.target)) if own else ((), ())
+        copies = copies_of(self.target) if own else ()
         try:
             if copies and (stray := stray_copy(copies, self.shape.num_blocks)):
                 return [self._stray(stray, operation, actual)]
@@ -345,6 +345,7 @@ class Run(ABC):
             found.append(self._object(SHADOW, said, operation, actual, before or after, after))
         if contract is None or before is None:
             return found
+        told = handed_of(self.target) if own else ()
         violation = contract.step(operation, actual, before, after, scene, (copies, told))
         if passed := contract.passed():
             self._note(passed, operation, actual, before, after)

@@ -94,15 +94,21 @@ class Workload(Steps):
     def next(self, scene: Scene) -> Operation:
         """An operation that is allowed in the present state."""
         if self._landings is None:
-            return self._drawn(scene)
-        return self._landings.next() or self._landings.before(scene, self._drawn(scene))
+            return self.drawn(scene)
+        return self._landings.next() or self._landings.before(scene, self.drawn(scene))
+
+    @property
+    def waits(self) -> bool:
+        """Whether `is_waiting` is to be asked behind each operation."""
+        return self._landings is not None
 
     @property
     def is_waiting(self) -> bool:
         """True if the operation that was returned last is a landing before another one, which is no call on a core."""
         return self._landings is not None and self._landings.is_waiting
 
-    def _drawn(self, scene: Scene) -> Operation:
+    def drawn(self, scene: Scene) -> Operation:
+        """The same, where nothing is said to have landed before it."""
         if self._refusing and (again := self._asked_again(scene)) is not None:
             return again
         if self._meetings and (self._driven or self._met or self._comer) and self.draw.integer(0, 7):

@@ -1,9 +1,11 @@
 """Reports: all forms say the same, and floors notice a harness that went blind."""
 
+import hashlib
 import json
 from collections import Counter
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
@@ -13,8 +15,8 @@ from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.floors import FloorsError, check_floors, read_floors
 from blockproof.fuzz.reports.formats import junit, markdown, plain
 from blockproof.fuzz.reports.run import LONG_RUN, RunDocument
-from blockproof.fuzz.reports.summary import Summary
-from blockproof.model.ops import Done, Free, Refused
+from blockproof.fuzz.reports.summary import Summary, digest_of
+from blockproof.model.ops import Allocate, AllocateBatch, Done, Free, Group, Item, Refused, Shape, Submit, Take
 
 RELEASE = "vllm==0.23.0"
 
@@ -133,3 +135,15 @@ def test_a_floors_file_with_anything_else_in_it_is_refused(text, part, tmp_path)
     assert str(path) in str(caught.value)
     with pytest.raises(FloorsError, match="no such file"):
         read_floors(tmp_path / "none")
+
+
+def test_the_digest_of_a_run_is_that_of_its_records():
+    """Nested ones, too; a field, the kind of an operation and the shape count."""
+    one = Allocate("a", 3, hit=True, external=2)
+    shape = Shape((Group("full", 4),), 9, 8, 4, 4, 8)
+    operations = [Submit("a", (0, 1), items=(Item("x", 1, 1),)), one, AllocateBatch((one, Allocate("b", 1))), Take(2)]
+    every = (shape, [type(operation).__name__ for operation in operations], operations)
+    data = hashlib.blake2b(msgspec.msgpack.encode(every), digest_size=8).digest()
+    assert digest_of(shape, operations) == int.from_bytes(data)
+    for other in ([*operations[:3], Take(3)], operations[:3], [*operations, Free("a")]):
+        assert digest_of(shape, other) != digest_of(shape, operations)
