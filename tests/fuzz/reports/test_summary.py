@@ -141,7 +141,7 @@ def test_the_digest_of_a_run_is_that_of_its_records():
     """Nested ones, too; a field, the kind of an operation and the shape count."""
     one = Allocate("a", 3, hit=True, external=2)
     shape = Shape((Group("full", 4),), 9, 8, 4, 4, 8)
-    operations = [Submit("a", (0, 1), items=(Item("x", 1, 1),)), one, AllocateBatch((one, Allocate("b", 1))), Take(2)]
+    operations = [Submit("a", (0, 1), items=(Item("x", 1, 1),)), one, AllocateBatch(("a", "b")), Take(2)]
     every = (shape, [type(operation).__name__ for operation in operations], operations)
     data = hashlib.blake2b(msgspec.msgpack.encode(every), digest_size=8).digest()
     assert digest_of(shape, operations) == int.from_bytes(data)
