@@ -17,9 +17,9 @@ def _pair_nothing_with_nothing(half: NixlHalf, pair: "NixlPair") -> None:
     """Where nothing of a group is to be read, nothing is read of the other engine."""
     trim = half.worker._apply_prefix_caching
 
-    def trimmed(decode_block_ids: Any, prefill_block_ids: Any, **sizes: Any) -> Any:
+    def trimmed(decode_block_ids: Any, prefill_block_ids: Any, *sizes: Any, **named: Any) -> Any:
         pairs = zip(decode_block_ids, prefill_block_ids, strict=True)
-        return trim(decode_block_ids, [theirs if mine else [] for mine, theirs in pairs], **sizes)
+        return trim(decode_block_ids, [theirs if mine else [] for mine, theirs in pairs], *sizes, **named)
 
     half.worker._apply_prefix_caching = trimmed
 
