@@ -290,6 +290,13 @@ TRICKS: tuple[Trick, ...] = (
         "free-8k",
     ),
     _trick(
+        "let-go",
+        "each block is asked who holds it",
+        ((BlockPool, "_let_go", lambda self, blocks, prepend: self._give_back(blocks, prepend)),),
+        BlockPool._give_back,
+        "held",
+    ),
+    _trick(
         "runs",
         "each block is looked up",
         ((BlockHashToBlockMap, "register", _register_loosely), (hash_map, "_WORTH_A_RUN", maxsize)),
