@@ -25,7 +25,8 @@ def refused_shapes(shape: Shape) -> Mapping[str, Shape]:
         shapes["scheduler block astride blocks"] = replace(shape, scheduler_block_size=unit + 1)
     if not shape.caching:
         return shapes
-    if any(group.eagle for group in shape.groups):
+    if any(group.eagle for group in shape.groups) and not any(group.sink_len for group in shape.groups):
+        # Where a core with sinks cannot be built at all, it is open what is wrong first.
         chain = replace(shape, reads_ahead=unit + 1, names_junctions=False, old_names=False)
         shapes["chain longer than a scheduler block"] = chain
     if len(shape.groups) == 1:
