@@ -129,8 +129,10 @@ LOSES: Mapping[str, str] = {
     "states-by-scheduler": "S7, S10: A state is registered at a block end inside a step, where mode `align` writes "
     "none, or behind drafts in the other modes: the core leaves it to its scheduler to end steps where blocks end "
     "(vllm-project/vllm#51113).",
-    "mamba-negative-demand": "S8, S17: A table of states that is longer than needed counts as fewer blocks than none, "
-    "which hides what others ask for.",
+    "mamba-negative-demand": "S8: A table of states that is longer than needed counts as fewer blocks than none, which "
+    "hides what others ask for.",
+    "mamba-external-state": "S17: The block for a state that comes from outside is not counted: it is taken of those "
+    "that are reserved or have to stay free.",
     "windows-left-behind": "S7, S8: A hit for a connector may end before itself in windows, too, though nobody "
     "restores these; an allocation that takes less of such a hit fails.",
     "states-ahead-of-attention": "S14: Where states stand for more tokens than full attention holds, a hit for a "

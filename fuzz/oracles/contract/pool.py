@@ -96,7 +96,7 @@ def check_failure(record: RunRecord, operation: Operation, outcome: Failed, befo
     name, free = type(operation).__name__, before.num_free if record.shows("num_free") else len(before.free)
     if not (isinstance(operation, ops.Take) and operation.count > free):
         hard = is_hard_to_look_up(record.rules, alignment(record.shape, record.rules))
-        known = [*_reasons(record, operation)]
+        known = [*_reasons(record, operation, before)]
         refuses = [*known, *(["chunked-refuses"] if isinstance(operation, ops.Lookup) and hard else [])]
         what = f"{name} raised {outcome.error}, although it makes sense here ({plural(free, 'block')} free)"
         record.break_unless_known(refuses, "S8", what, "raised")
@@ -108,7 +108,7 @@ def check_failure(record: RunRecord, operation: Operation, outcome: Failed, befo
         raise Break("S8", f"{name} failed with {plural(free, 'block')} free, and changed: {changes}", "changed")
 
 
-def _reasons(record: RunRecord, operation: Operation) -> Iterator[str]:
+def _reasons(record: RunRecord, operation: Operation, before: Snapshot) -> Iterator[str]:
     """Known losses that explain why a call fails for what it is asked besides."""
     request = record.requests.get(operation.request) if isinstance(operation, ops.OnRequest) else None
     if isinstance(operation, ops.Lookup) and request is not None and request.submit.reports_hits:
@@ -116,7 +116,11 @@ def _reasons(record: RunRecord, operation: Operation) -> Iterator[str]:
     if isinstance(operation, ops.Allocate) and request is not None:
         if operation.hit and operation.external and request.asked is not None and request.asked.for_connector:
             yield "windows-left-behind"
-        if any(isinstance(rule, Mamba) and rule.align for rule in record.rules):
+        end = request.computed + operation.new_tokens
+        if not operation.external and any(
+            isinstance(rule, Mamba) and rule.align and len(tables.get(operation.request, ())) > rule.required(end)
+            for rule, tables in zip(record.rules, before.tables, strict=True)
+        ):
             yield "mamba-negative-demand"
 
 

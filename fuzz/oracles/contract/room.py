@@ -146,7 +146,7 @@ class Room:
     def _outside_losses(self, op: ops.Allocate) -> Iterator[str]:
         """Known losses that explain why more blocks are taken than were counted for tokens from outside."""
         if op.external and any(isinstance(rule, Mamba) and rule.align for rule in self.record.rules):
-            yield "mamba-negative-demand"
+            yield "mamba-external-state"
 
     def _check_admitted(self, move: Move, op: ops.Allocate, request: Tracked, used: Collection[int]) -> None:
         """The gate has counted no less than what the request comes to hold with the tokens that are known (T16). Room

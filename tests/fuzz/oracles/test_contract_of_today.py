@@ -109,8 +109,10 @@ def test_a_wrong_decision_is_found_without_a_model(name):
 
 WINDOW = Shape((Group("sliding", 1, window=2),), 9, 8, 1, 1, 8, events=True)
 AGAIN = (Submit("a", (0,) * 4), Allocate("a", 4), Submit("b", (0,) * 4, reports_hits=True))
+LOADED = Shape((Group("full", 1), Group("mamba", 1, mamba_mode="align")), 6, 2, 1, 1, 1)
 LOSSES = {
     "mamba-negative-demand": ("S8", None),
+    "mamba-external-state": ("S17", Trace(LOADED, (Submit("a", (0, 0)), Allocate("a", 1, external=1, reserved=2)))),
     "windows-left-behind": ("S7", None),
     "states-ahead-of-attention": ("S14", None),
     "reported-as-whole": ("S11", Trace(WINDOW, (*AGAIN, Lookup("b")))),
