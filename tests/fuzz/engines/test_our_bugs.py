@@ -72,7 +72,7 @@ def test_what_fails_at_the_construction_is_told_too(failing):
     assert (finding.observable, finding.operation, finding.step) == (BUG, None, -1)
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Scheduler, "step"), (Workload, "next")])
+@pytest.mark.parametrize(("owner", "name"), [(Scheduler, "step"), (Workload, "drawn")])
 def test_what_fails_around_the_steps_is_told_too(failing, capsys, tmp_path, owner, name):
     failing(owner, name, 200)
     oracles = LIVENESS if owner is Scheduler else SHADOW
@@ -140,14 +140,14 @@ def test_shrinking_may_fail_and_loses_nothing(monkeypatch, capsys, tmp_path):
 
 
 def test_two_targets_are_compared_as_far_as_it_goes(failing, capsys, tmp_path):
-    failing(Workload, "next", 100)
+    failing(Workload, "drawn", 100)
     words = ("--target", "impl", "--target", "fault:one-block-leaks", "--seed", "1", "--operations", "2000")
     code, out, _ = run(capsys, "diff", *words, "--attention", "full", "--out", str(tmp_path), "--json")
     document = json.loads(out)
     kinds = {one["situation"] for part in document["comparisons"] for one in part["situations"]}
     assert kinds > {BUG}
     assert code == 1
-    failing(Workload, "next", 1)
+    failing(Workload, "drawn", 1)
     code, out, _ = run(capsys, "diff", *words, "--attention", "full", "--out", str(tmp_path))
     assert code == 70
     assert "they differ in" not in out
