@@ -22,7 +22,8 @@ from ..reports.scheduler import SchedulerDocument
 from ..runs.canary import BlindOracleError, told_line
 from ..simulation.tier_policies import hit_ratios
 from ..targets.base import TargetUnavailableError
-from ..traces.files import STORY, Form, envelope, read_file
+from ..traces.files import STORY, Form, TraceError, envelope, read_file
+from .older_stories import in_form_of_today
 from .stories import StoryTask
 
 TITLE = "schedulers"
@@ -247,7 +248,11 @@ def read_story(path: Path) -> StoredStory:
 
 def read_stored(raw: bytes, source: str) -> StoredStory:
     """The same of the text of such a file; `source` is what messages call it."""
-    return envelope(raw, StoredStory, FORM, source)
+    stored = envelope(raw, StoredStory, FORM, source)
+    try:
+        return replace(stored, story=in_form_of_today(stored.story))
+    except (KeyError, TypeError, ValueError) as error:
+        raise TraceError(source, "story", f"{error}: draw it anew with simulate") from None
 
 
 def play(
