@@ -37,24 +37,24 @@ class TurnsLoop(asyncio.BaseEventLoop):
         return CLOCK.perf_counter()
 
     def turn(self) -> None:
-        """Run until nothing is left to do in this round."""
-        while True:
-            self.call_soon(self.stop)
-            self.run_forever()
-            if not self._ready:  # type: ignore[attr-defined]
-                return
-
-    def end(self) -> None:
-        """Its engine has gone: so have its tasks. Whatever loop runs goes on behind that."""
+        """Run until nothing is left to do in this round. Whatever loop runs in this thread goes on behind that."""
         running = asyncio._get_running_loop()
         asyncio._set_running_loop(None)
         try:
-            for task in asyncio.all_tasks(self):
-                task.cancel()
-            self.turn()
-            self.close()
+            while True:
+                self.call_soon(self.stop)
+                self.run_forever()
+                if not self._ready:  # type: ignore[attr-defined]
+                    return
         finally:
             asyncio._set_running_loop(running)
+
+    def end(self) -> None:
+        """Its engine has gone: so have its tasks."""
+        for task in asyncio.all_tasks(self):
+            task.cancel()
+        self.turn()
+        self.close()
 
     def run_in_executor(self, executor: Any, func: Any, *about: Any) -> Any:  # type: ignore[override]
         """See above."""

@@ -156,6 +156,20 @@ def test_the_tasks_of_an_engine_end_with_it_also_while_another_loop_runs(wires: 
     other.end()
 
 
+def test_a_loop_turns_also_while_another_one_runs(wires: Wires) -> None:
+    async def answer() -> int:
+        return 7
+
+    async def ask() -> Any:
+        return wires.run(answer()).result()  # as under a driver of a browser, whose loop runs all the time
+
+    other = TurnsLoop()
+    asked = other.create_task(ask())
+    other.turn()
+    assert asked.result() == 7
+    other.end()
+
+
 # With a release.
 
 FOUND = {
