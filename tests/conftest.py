@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -159,6 +159,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     finally:
         measuring.start()
         os.environ.update(children)
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One more than there are cores: a test that waits, for a child or for a time to pass, leaves its core to another."""
+    cores = yield
+    return cores if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else cores + 1
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

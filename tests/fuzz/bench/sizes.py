@@ -17,4 +17,6 @@ def tiny(entry: BenchEntry) -> BenchEntry:
 
 
 TINY = {entry.name: tiny(entry) for entry in default_entries()}
+DIFFERENT = list({f"{entry.kind} {sorted(entry.params.items())}": entry for entry in reversed(TINY.values())}.values())
+"""Those that differ in more than their size."""
 TIMED = [entry for entry in TINY.values() if entry.kind != "memory"]
