@@ -30,10 +30,11 @@ UNMEASURED = Path(__file__).with_name("unmeasured.txt")
 """Tests that take seconds and run hardly a line that no shorter one runs, as `benchmarks/unmeasured.py` has found."""
 UNMEASURED_QUICK = UNMEASURED.with_name("unmeasured_quick.txt")
 """The same of tests that do not take seconds: they are quick tests, but coverage does not count them."""
-MEASURED_OF_ONE = 10
+FEW = 10
 """Of a test with parameters so many are measured: the first, the last, and those between at equal distances.
 
-All are where each parameter has code of its own, as faults and theorems have: `each_is_measured`."""
+All are where each parameter has code of its own, as theorems have: `each_is_measured`. And where all take long
+together, the others are slow tests: `few_are_quick`."""
 LEFT_OUT = "slow_tests_left_out"
 LISTENS_S = 2.0
 """How long a child that is asked to end is waited for."""
@@ -130,8 +131,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         of_one.setdefault(name, []).append(item)
     for name, alike in of_one.items():
         last = len(alike) - 1
-        few = {last * place // (MEASURED_OF_ONE - 1) for place in range(MEASURED_OF_ONE)}
+        few = {last * place // (FEW - 1) for place in range(FEW)}
         for number, item in enumerate(alike):
+            if number not in few and item.get_closest_marker("few_are_quick") is not None:
+                item.add_marker("slow")
             enough = number in few or item.get_closest_marker("each_is_measured") is not None
             counts = item.get_closest_marker("slow") is None and name not in _listed(UNMEASURED_QUICK)
             item.stash[is_measured] = enough and counts
@@ -163,7 +166,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """One more than there are cores: a test that waits, for a child or for a time to pass, leaves its core to another."""
+    """One more than there are cores: a test that waits for a child or a time leaves its core to another."""
     cores = yield
     return cores if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else cores + 1
 

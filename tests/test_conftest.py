@@ -115,3 +115,15 @@ def test_slow_and_listed_tests_are_left_out_and_counted(tmp_path, mark, listed):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert "50 passed, 2 deselected" in done.stdout
     assert "2 slow tests were left out; make test-all runs them too" in done.stdout
+
+
+def test_of_many_parameters_that_take_long_together_a_few_are_quick(tmp_path):
+    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
+    marks = '@pytest.mark.few_are_quick\n@pytest.mark.parametrize("case", range(12))\n'
+    (tmp_path / "test_it.py").write_text(f"import pytest\n\n{marks}def test_many(case):\n    pass\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "-m", "not slow"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert "10 passed, 2 deselected" in done.stdout
+    every = subprocess.run(command[:-2], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert "12 passed" in every.stdout

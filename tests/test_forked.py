@@ -217,6 +217,7 @@ def ours() -> Iterator[Forking]:
         yield made
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("options", [(), ("-P",), ("-u", "-P")])
 @pytest.mark.parametrize(
     "program",

@@ -67,6 +67,7 @@ def test_an_engine_without_designs_is_right():
         assert found(Designed(hides=hides)) is None
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("hides", [frozenset(), LABELS, frozenset({"ref_cnt", "free"})], ids=["all", "labels", "free"])
 @pytest.mark.parametrize(("does", "designs"), DESIGNS, ids=lambda words: "+".join(words))
 def test_what_is_declared_is_no_mistake(does, designs, hides):
@@ -275,6 +276,7 @@ def test_a_target_that_never_preempts_is_not_accused_and_what_never_fits_is_stil
 # The check, declarations, and programs.
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("hides", [frozenset(), LABELS, NO_TABLES], ids=["all", "labels", "tables"])
 @pytest.mark.parametrize(("does", "designs"), DESIGNS, ids=lambda words: "+".join(words))
 def test_the_check_of_a_target_obeys_designs(does, designs, hides):

@@ -63,6 +63,7 @@ def test_with_a_second_memory_it_is_right():
     assert reached["transfers failed"] > 0
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("name", [*MISTAKES, *OFFLOADING])
 def test_every_mistake_is_found(name, tmp_path):
     folder, offloads = tmp_path / "engine", name in OFFLOADING

@@ -46,6 +46,7 @@ def test_each_clause_has_its_mistakes():
     assert len({(mistake.old, mistake.new) for mistake in TIERED.values()}) == len(TIERED)
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("name", TIERED)
 def test_every_mistake_is_found(name, tmp_path):
     folder, mistake = tmp_path / "engine", TIERED[name]

@@ -56,6 +56,7 @@ def test_there_are_enough_of_them():
     assert len(RIGHT) == len(set(RIGHT)) >= 17
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_code_is_not_proved(name, attacks):
@@ -64,6 +65,7 @@ def test_wrong_code_is_not_proved(name, attacks):
     assert verdict.message
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_code_beside_it_is_proved(name, attacks):
     verdict = settled(attacks, name)

@@ -75,6 +75,7 @@ GONE = sorted({name for came in CAME for name in came.had})
 """Deviations that 0.33.0 has no more."""
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("name", GONE)
 def test_as_long_as_a_deviation_has_not_occurred_it_changes_nothing(name):
     version = next(version for version in BETWEEN if name in {one.id for one in deviations_of(version)})

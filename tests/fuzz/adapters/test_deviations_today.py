@@ -82,6 +82,7 @@ def test_the_release_does_nothing_else_and_the_new_situations_come_up(started_on
     assert summary.reached["names look ahead"] > 20
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("deviation", [one for one in DECLARED if one != MISUSE_UNCHECKED], ids=lambda one: one.id)
 def test_as_long_as_a_deviation_has_not_occurred_it_changes_nothing(deviation):
     def changed(shape):

@@ -297,6 +297,7 @@ RARE = {"copies-not-counted", "offers-outlive-their-request"}
 """Those that take several thousand operations."""
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in RARE)) for name in FAULTS])
 def test_a_wrong_decision_is_found(name):
     found = operations_until_found(FAULTS[name])

@@ -47,6 +47,7 @@ def test_every_kind_is_timed():
     assert {entry.kind for entry in TIMED} | {"traffic"} == set(KINDS)
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("entry", TIMED, ids=lambda entry: entry.name)
 def test_each_workload_does_the_same_again(entry):
     if entry.name == "request-sha256_cbor":

@@ -132,6 +132,7 @@ def test_no_bytes_draw_the_simplest_configuration():
 # Who checks the checker?
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("name", CONFIGURATION_FAULTS, scope="module")
 def test_a_planted_fault_is_found_and_shrunk_to_a_few_layers(name):
     finding, smaller = hunted(name)

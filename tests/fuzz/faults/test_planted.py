@@ -60,6 +60,7 @@ def test_the_hunts_are_those_of_the_command():
     assert {(MUTANTS[name].oracles, MUTANTS[name].chaos) for name in BY_LOCKSTEP} == {(Plan(0).oracles, False)}
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("name", BY_LOCKSTEP, scope="module")
 def test_a_planted_fault_is_found_where_it_is_expected(name):
     summary, result = hunt(name)

@@ -97,6 +97,7 @@ FOUND = {
 """Faults that are found without a model, each with the property."""
 
 
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("name", FOUND)
 def test_a_wrong_decision_is_found_without_a_model(name):
     fault = FAULTS[name]
