@@ -27,6 +27,9 @@ from .kinds import workload
 from .memory import memory_of
 from .workload import BenchWorkload, WrongWorkError
 
+NEVER = 2**31 - 1
+"""Collections of the middle generation between two of the oldest one."""
+
 
 def main(arguments: list[str]) -> None:
     """Answer until the parent closes the pipe."""
@@ -40,6 +43,9 @@ def _opened(spec: str, cpu: int) -> Begun:
             os.sched_setaffinity(0, {cpu})
     target = open_here(spec)
     served = _Served(driver_of(target))
+    gc.collect()
+    gc.freeze()  # an engine's modules are a million objects
+    gc.set_threshold(*gc.get_threshold()[:2], NEVER)  # a server freezes what lives on once it is up
     ready: list[object] = [str(getattr(target, "version", ""))]
     return ready, lambda line: line_of(served.answer(message_of(line)))
 
@@ -70,12 +76,11 @@ class _Served:
         match message:
             case ["prepare", kind, params]:
                 self._workload = None
-                gc.unfreeze()
                 gc.collect()
                 self._workload = workload(kind, self._driver, params)
                 self._workload.prepare()
                 digests = self._workload.digests()
-                gc.freeze()  # as a server does once it is up: what lives on is not walked through again and again
+                gc.collect()  # what lives on is old from here on, and so not walked through again and again
                 return [digests]
             case ["piece"] if self._workload is not None:
                 return list(self._workload.piece())
