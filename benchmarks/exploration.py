@@ -175,6 +175,8 @@ def page(load: float, done: Sequence[Exploration]) -> str:
             INTRODUCTION,
             *machine_lines(load, "CPU time of the one process that does it all"),
             "",
+            "Scopes of the rule of today are explored in another way: [there](../reference/today.md#small-scopes).",
+            "",
             "## Scopes",
             "",
             *scope_table(done),

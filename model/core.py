@@ -34,7 +34,7 @@ class Model(Core):
         self.labels = Labels()
         self.shown: list[Value] = []  # the events not drained yet that a snapshot has shown, as it shows them
         self.stats = [0] * 7
-        self.last: tuple[Operation, Outcome] | None = None  # the operation before, with its outcome
+        self.last: tuple[Operation, Outcome] | None = None
         self.refusal = ""  # which check refused the operation before, if one did
         self.construction: Outcome = DONE
         try:
@@ -191,7 +191,7 @@ class Model(Core):
                 raise Refusal(f"refused by {by}")
         if any(hit) or op.external > 0:
             self.policy.attach(self, plan)
-        new = [self.extend(group, plan) for group in groups]
+        new = [self.policy.extend(self, group, plan) for group in groups]
         drafts = max(0, main - max(total + 1, len(request.tokens)))  # the first token of a step is none
         request.written = request.written.then(Step(total, main, drafts), loaded=op.external > 0)
         if self.shape.caching and not op.delay:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from math import lcm
 from typing import Any, Literal, TypeAlias
 
-Kind = Literal["full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross", "rswa", "ring"]
+_Most = Literal["full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross"]
+Kind = Literal[_Most, "rswa", "ring", "hosted", "resident", "hot"]
 MambaMode: TypeAlias = Literal["none", "all", "align"]  #: which states a Mamba layer keeps (core.md §7)
 Value: TypeAlias = "int | float | str | bool | tuple[Value, ...] | None"  #: what an outcome carries
 
@@ -77,6 +78,7 @@ class Shape(_Brief):
     names_junctions: bool = False  #: with drafts, a state inside a block is named where a prefix ends that others share
     watermark: int = 0  #: blocks that stay free when a request is admitted while others run
     old_names: bool = False  #: with drafts, names do not look ahead (a connector's): a hit needs what is behind it
+    host_blocks: int = 0  #: blocks of the pool of the host, its null block counted, where there is one (`hosted`)
     reads_ahead: int = 1  #: tokens behind a step that draft models read, in a chain; all but one are prefilled again
 
     @property

@@ -369,6 +369,7 @@ class Policy(Additions):
     capped: Callable[[Rule, int, int, int, int], int] = capped
     states: Callable[[Core, int, Plan, list[int], bool], int] = states
     extend_states: Callable[[Core, int, Plan, list[int]], None] = extend_states
+    extend: Callable[[Core, int, Plan], tuple[int, ...]] = Core.extend
     null_skipped: Callable[[Core, int, str, int], None] = Core.null_skipped
     admits: Callable[[Core, Plan], bool] = admits
     attach: Callable[[Core, Plan], None] = attach_all

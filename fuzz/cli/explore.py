@@ -17,6 +17,7 @@ from .sizes import parse_memory
 if TYPE_CHECKING:
     from ..exploration.scope import Scope
     from ..exploration.search import Exploration, Search
+    from ..exploration.today import TodayScope, TodaySearch
     from ..reports.exploration import ScopeRow
 
 LEAST_MIB = 64
@@ -52,7 +53,7 @@ def explore(
     from ..exploration.checkpoint import CheckpointError
     from ..exploration.faults import FAULTS
     from ..exploration.scope import ScopeError
-    from ..exploration.scopes import SCOPES, made_to_measure
+    from ..exploration.scopes import made_to_measure
     from ..exploration.search import INTERRUPTED, LOST, Limits
     from ..exploration.workers import Jobs
     from ..findings.writing import write_file
@@ -62,7 +63,7 @@ def explore(
         _print_list(as_json)
         return
     known_or_usage("--fault: no fault", [fault] if fault else [], FAULTS, LIST)
-    known_or_usage("no scope", scopes or [], SCOPES, LIST)
+    known_or_usage("no scope", scopes or [], session.EVERY_SCOPE, LIST)
     folder_or_usage(out)
     try:
         chosen = session.named(scopes or [], fault)
@@ -107,15 +108,16 @@ def _mebibytes(memory: str | None) -> int | None:
 
 
 @contextmanager
-def _progress(name: str) -> "Iterator[Callable[[Search], None]]":
+def _progress(name: str) -> "Iterator[Callable[[Search | TodaySearch], None]]":
     from ..reports.progress import progress
 
     with progress(None, None, ("level", "state"), name) as show:
         yield lambda search: show(search.depth, len(search.states), search.seconds)
 
 
-def _trace(done: "Exploration", scope: "Scope", out: Path) -> Path:
+def _trace(done: "Exploration", scope: "Scope | TodayScope", out: Path) -> Path:
     """Write the path to a finding as a trace. Returns the file."""
+    from ..exploration import session
     from ..findings.finding import Trace
     from ..findings.writing import told_if_lost
     from ..traces.reproduction import base_name
@@ -125,9 +127,8 @@ def _trace(done: "Exploration", scope: "Scope", out: Path) -> Path:
     operations = done.finding.operations
     last = type(operations[-1]).__name__ if operations else "start"
     found = FoundWhat(done.finding.names[0], last, "; ".join(text for _, text in done.finding.broken))
-    file = TraceFile(
-        Trace(scope.shape, operations), "impl", found, FoundBy(f"explore {scope.name}", 0, version("blockproof"))
-    )
+    by = FoundBy(f"explore {scope.name}", 0, version("blockproof"))
+    file = TraceFile(Trace(scope.shape, operations), session.core_of(scope), found, by)
     path = out / f"{base_name(file)}.json"
     with told_if_lost():
         write_trace(file, path)
@@ -148,7 +149,7 @@ def _row(done: "Exploration", traces: dict[str, str]) -> "ScopeRow":
     return row
 
 
-def _print(done: "Exploration", scope: "Scope", out: Path) -> None:
+def _print(done: "Exploration", scope: "Scope | TodayScope", out: Path) -> None:
     from ..exploration.search import EXHAUSTED
     from ..findings.words import operation_text, plural, shape_text
 
@@ -191,17 +192,17 @@ def _print_sum(done: "Sequence[Exploration]", wanted: int) -> None:
 
 def _print_list(as_json: bool) -> None:
     from ..exploration.faults import FAULTS
-    from ..exploration.scopes import SCOPES
+    from ..exploration.session import EVERY_SCOPE
     from ..findings.words import plural, shape_text
 
     if as_json:
         document = {
-            "scopes": {name: shape_text(scope.shape) for name, scope in SCOPES.items()},
+            "scopes": {name: shape_text(scope.shape) for name, scope in EVERY_SCOPE.items()},
             "faults": {name: {"found_by": fault.found_by, "is": fault.describe} for name, fault in FAULTS.items()},
         }
         print(tagged("scopes", document))
         return
-    for name, scope in SCOPES.items():
+    for name, scope in EVERY_SCOPE.items():
         print(f"{name}: {shape_text(scope.shape).removeprefix('shape: ')}; {plural(scope.requests, 'request')}")
     print("\nplanted faults, for --fault:")
     for fault in FAULTS.values():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..findings.known import KnownFinding
-from ..findings.oracle_names import ORACLES
+from ..findings.oracle_names import LOCKSTEP, ORACLES
 from ..opening.oracles import memory_named
 from ..reports.summary import Summary
 from ..runs.canary import Canary, check_oracles
@@ -69,7 +69,7 @@ class Plan:
 
     def possible_on(self, target: Target) -> "Plan":
         """The plan with the attention types that the target can have. ValueError if there are none."""
-        lacks = left_out_for(target)
+        lacks = left_out_for(target) | (frozenset() if LOCKSTEP in self.oracles else {"Shape.host_blocks"})
         possible = possible_attention(self.attention, lacks)
         if possible:
             return replace(self, attention=possible)

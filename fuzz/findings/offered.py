@@ -4,7 +4,7 @@ OF_TODAY = frozenset(
     {
         *("Lookup.limit", "Lookup.for_connector", "Allocate.alone", "Allocate.unzeroed", "Free.keep"),
         *("Release.watched", "Submit.reports_hits", "Group.checkpoint", "Shape.names_junctions", "Shape.watermark"),
-        *("Shape.reads_ahead", "Shape.old_names"),
+        *("Shape.reads_ahead", "Shape.old_names", "Shape.host_blocks"),
         "hits_inside_blocks",
     }
 )

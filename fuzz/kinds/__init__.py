@@ -6,7 +6,7 @@ from ...model.attention import RULES, Mamba
 from ...model.ops import Kind
 from .chunks import CHUNKED, CHUNKED_LAYERS
 from .encoders import CROSS, CROSS_LAYERS, ENCODER_LAYERS
-from .few import RING, RSWA
+from .few import HOT, RESIDENT, RING, RSWA, SOURCE
 from .full import FULL, FULL_LAYERS, HIDDEN_LAYERS, MLA, MLA_LAYERS, SINK, SINK_LAYERS, TQ, TQ_LAYERS
 from .record import AttentionKind, LayerClass
 from .states import MAMBA, MAMBA_LAYERS
@@ -14,10 +14,13 @@ from .windows import SLIDING, SLIDING_LAYERS, SLIDING_MLA, SLIDING_MLA_LAYERS
 
 _MOST: tuple[AttentionKind, ...] = (FULL, MLA, TQ, SINK, SLIDING, SLIDING_MLA, CHUNKED, MAMBA, CROSS)
 _FEW: tuple[AttentionKind, ...] = (RSWA, RING)
-KINDS: Mapping[Kind, AttentionKind] = {kind.name: kind for kind in (*_MOST, *_FEW)}
+_PARTS: tuple[AttentionKind, ...] = (SOURCE, RESIDENT, HOT)
+KINDS: Mapping[Kind, AttentionKind] = {kind.name: kind for kind in (*_MOST, *_FEW, *_PARTS)}
 OF_MOST = tuple(kind.name for kind in _MOST)
 OF_FEW = tuple(kind.name for kind in _FEW)
 """Those that only some cores have, and are drawn for no others."""
+OF_POOLS = tuple(kind.name for kind in _PARTS)
+"""Those that are there together only, with a pool of the host."""
 STATE_SPECS = {kind.spec for kind in KINDS.values() if RULES[kind.name] is Mamba}
 """Classes of specs of layers that keep states."""
 SIMPLEST: tuple[Kind, ...] = ("full", "sliding", "mamba", "chunked")
@@ -48,6 +51,11 @@ HYBRIDS_OF_FEW: tuple[tuple[Kind, ...], ...] = (
     ("full", "mamba", "ring"),
 )
 """The same with kinds that few cores have."""
+HYBRIDS_OF_POOLS: tuple[tuple[Kind, ...], ...] = (
+    ("hosted", "mla", "resident", "hot"),
+    ("hosted", "mla", "resident", "resident", "hot", "hot"),
+)
+"""The same with a pool of the host (`Shape.host_blocks`); none of these parts is there without the others."""
 LAYERS: Mapping[str, LayerClass] = {
     layers.name: layers
     for layers in (

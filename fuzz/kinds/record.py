@@ -31,6 +31,8 @@ class AttentionKind:
     """Class of its specs."""
     spec_fields: Callable[[Group], Fields] = lambda group: {}
     """Fields of the spec that other kinds do not have."""
+    own_fields: Callable[[Group], Fields] | None = None
+    """All fields of a spec that is none of attention, but for the size of a block."""
     needs: Mapping[str, int] = field(default_factory=dict)
     """Fields of a group that other kinds do not read, each with the least value that a trace may have: 0 where cores
     refuse what is too small."""

@@ -8,6 +8,7 @@ from ...model.ops import Advance, AllocateBatch, Operation, Shape
 from ..findings.finding import Finding, Trace, our_bug
 from ..findings.oracle_names import CONTRACT, LOCKSTEP
 from ..findings.starved import Starved
+from ..kinds.few import UNASKED_OF_POOLS
 from ..oracles.liveness import draw_script
 from ..targets.base import Target, TargetLostError, TargetUnavailableError, adapted, adapted_shape
 from ..targets.declarations import HOLDS_BACK, STARVED, in_shape
@@ -62,7 +63,8 @@ def workload_of(run: Run, draw: Draw, shape: Shape, *, chaos: bool = False, tuni
         tuning = replace(tuning, refusals=REFUSALS)
     tuned = {} if tuning is USUAL_TUNING else {"tuning": tuning}  # the generator of an earlier commit may know of none
     landings: LandingsSaid = "all" if HOLDS_BACK in run.hidden else "awaited" if landings_awaited(run) else "steps"
-    return Workload(draw, shape, chaos=chaos, landings=landings, lacks=in_shape(run.lacks, shape), **tuned)
+    lacks = in_shape(run.lacks, shape) | (UNASKED_OF_POOLS if shape.host_blocks else frozenset())
+    return Workload(draw, shape, chaos=chaos, landings=landings, lacks=lacks, **tuned)
 
 
 def landings_awaited(run: Run) -> bool:

@@ -262,7 +262,7 @@ class Run(ABC):
             outcome, snapshot = ask(self.target.start, shape)
         self.hidden = self._hidden()
         self.designs = in_shape(designs_of(self.target), shape)
-        if SHADOW in self.oracles and self._sees_tables():
+        if SHADOW in self.oracles and self._sees_tables() and not shape.host_blocks:
             losses = self._shadow_losses()
             self.shadow = Shadow(shape, self.judging.new_memory, losses=losses, designs=self.designs)
         if isinstance(outcome, Failed):

@@ -43,6 +43,7 @@ from ...model.shown.snapshot import Snapshot
 from ...model.state import Key, Request
 from ...model.tables import settled
 from ..targets.answers import answers_of
+from .pool_situations import PoolSituations
 
 MANY = 8
 """Blocks from which on a core may do something with all of them together; ours does (`impl`)."""
@@ -62,6 +63,7 @@ class Situations:
         self._moving = [rule.b for rule in rules if isinstance(rule, Mamba) and rule.align]  # block sizes, in tokens
         self._states = [group for group, rule in enumerate(rules) if isinstance(rule, Mamba)]
         self._drafts = any(rule.behind for rule in rules)
+        self._pools = PoolSituations(model, self.reached)
         self._full = next((group for group, rule in enumerate(rules) if rule.is_full), None)
 
     def see(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> None:
@@ -91,6 +93,7 @@ class Situations:
 
     def _see_today(self, operation: Operation) -> None:
         """What the rule of today has besides (`model.features`)."""
+        self._pools.see()
         model, reached = self.model, self.reached
         match operation:
             case Lookup(name, limit, for_connector):

@@ -13,7 +13,7 @@ from ...model.attention import RULES
 from ...model.ops import Group, Kind, Shape
 from ..findings.starved import Starved
 from ..findings.words import did_you_mean
-from ..kinds import KINDS, OF_FEW, OF_MOST
+from ..kinds import KINDS, OF_FEW, OF_MOST, OF_POOLS
 from ..kinds.compressed import COMPRESSED
 
 PAGE = "docs/reference/declarations.md"
@@ -228,6 +228,7 @@ _FEATURES: Mapping[str, str] = {
     "refused_shapes": "No core is asked for that must be refused, as with a retention interval below 0.",
     "mixed_prompts": "A prompt consists of tokens or of embeddings, never of both.",
 }
+_FEW_HAVE = "Groups of the kind `{}`, which few cores have."
 OFFERS: Mapping[str, str] = {
     "AllocateBatch": "Several requests are asked for their next step in one call; others are asked for one by one.",
     "Arrive.missing": "A load may fail: the last of the tokens from outside do not arrive, and the request goes on "
@@ -244,9 +245,10 @@ OFFERS: Mapping[str, str] = {
     "Shape.names_junctions": "Where a prefix ends that requests share, a state gets a name, also inside a block.",
     "Shape.old_names": "Where drafts are made, a block's name may cover its own tokens only, as for a connector.",
     "Shape.reads_ahead": "A chain of draft models reads several tokens behind a step: names cover as many.",
+    "Shape.host_blocks": "Cores write what they compute back to a pool of the host, and read it from there.",
     "Shape.watermark": "Cores keep some blocks free when they admit a request while others run.",
     "hits_inside_blocks": "Steps end where the end of a prompt gets a name inside a block, so that hits end there.",
-    **{f"Group.kind={kind}": f"Groups of the kind `{kind}`, which few cores have." for kind in OF_FEW},
+    **{f"Group.kind={kind}": _FEW_HAVE.format(kind) for kind in OF_FEW},
     STARVED: "Room is asked for while calls that the target names are refused, as by a device without a free page: as "
     "`Allocate`, and all of these calls but the first `served` fail. The allocation may be refused then, and nothing "
     "has changed; asked for again it is served.",
@@ -286,7 +288,8 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
 """What else is lacking where this is, all at once."""
 _LEGAL: Mapping[str, Mapping[str, str]] = {
     "hides": HIDES,
-    "lacks": {**LACKS, **{name: OFFERS[name] for name in KINDS_OF_FEW}},  # for whoever lists all kinds but some
+    "lacks": {**LACKS, **{f"Group.kind={kind}": _FEW_HAVE.format(kind) for kind in (*OF_FEW, *OF_POOLS)}},
+    # for whoever lists all kinds but some
     "designs": DESIGNS,
     "loses": LOSES,
     "offers": OFFERS,

@@ -6,7 +6,7 @@ from hypothesis.strategies import SearchStrategy
 from ...model import ops
 from .stateful_phases import batchable
 from .stateful_run import MachineRun
-from .stateful_strategies import item_rows, prompts
+from .stateful_strategies import T, item_rows, of_machine, prompts
 
 
 def prompts_of(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
@@ -40,3 +40,8 @@ def touchable(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
     hidden = set(machine.scene.state.sinks)
     blocks = [block for block in range(1, machine.run.shape.num_blocks) if block not in hidden]
     return st.lists(st.sampled_from(blocks), min_size=1, max_size=2).map(tuple) if blocks else st.just(())
+
+
+def offered(name: str, strategy: SearchStrategy[T], without: T) -> SearchStrategy[T]:
+    """What few targets have, of those that offer it; of others always the same, which costs no choice."""
+    return of_machine(lambda machine: strategy if machine.has(name) else st.just(without))

@@ -22,7 +22,7 @@ from ..workload.bounds import (
 )
 from ..workload.operations import UNKNOWN_REQUEST
 from ..workload.prompts import NO_ADAPTER
-from .stateful_draws import batches, evictable, items_of, prompts_of, touchable
+from .stateful_draws import batches, evictable, items_of, offered, prompts_of, touchable
 from .stateful_phases import (
     MOST_OUTSIDE,
     ahead_of_news,
@@ -57,6 +57,12 @@ NEW_TOKENS = FEW | st.just(MOST_TOKENS)
 DRAFTS = st.integers(0, 3)
 LOOKAHEAD = st.sampled_from((0, 0, 1, 4))
 RESERVED = st.sampled_from((0, 0, 0, 0, 1, 2, 4))
+LIMIT = offered("Lookup.limit", st.none() | st.integers(0, MOST_TOKENS), None)
+REPORTS = offered("Submit.reports_hits", SELDOM, False)
+FOR_CONNECTOR = offered("Lookup.for_connector", st.booleans(), False)
+SPARED = offered("Allocate.unzeroed", st.frozensets(st.integers(0, 2)).map(tuple), ())
+ALONE, KEEP = offered("Allocate.alone", st.booleans(), False), offered("Free.keep", st.booleans(), False)
+WATCHED = offered("Release.watched", st.booleans(), False)
 
 
 class KVCacheMachine(MachineRun):
@@ -68,10 +74,13 @@ class KVCacheMachine(MachineRun):
 
     @can()
     @precondition(has_room)
-    @rule(target=requests, prompt=of_machine(prompts_of), skip_lookup=SELDOM)
-    def submit(self, prompt: tuple[int, ...], skip_lookup: bool = False) -> Handle | MultipleResults[Handle]:
+    @rule(target=requests, prompt=of_machine(prompts_of), skip_lookup=SELDOM, reports_hits=REPORTS)
+    def submit(
+        self, prompt: tuple[int, ...], skip_lookup: bool = False, reports_hits: bool = False
+    ) -> Handle | MultipleResults[Handle]:
         """A request arrives."""
-        return self._submitted(ops.Submit(self.next_name(), prompt, skip_lookup=skip_lookup))
+        submit = ops.Submit(self.next_name(), prompt, skip_lookup=skip_lookup, reports_hits=reports_hits)
+        return self._submitted(submit)
 
     @can()
     @precondition(has_room)
@@ -114,10 +123,10 @@ class KVCacheMachine(MachineRun):
         return self.admitted(submit.request) or multiple()
 
     @can(to=endable)
-    @rule(request=consumes(requests.filter(endable)))
-    def free(self, request: Handle) -> None:
+    @rule(request=consumes(requests.filter(endable)), keep=KEEP)
+    def free(self, request: Handle, keep: bool = False) -> None:
         """It has finished, or is aborted."""
-        self.ask(ops.Free(request.name))
+        self.ask(ops.Free(request.name, keep=keep))
 
     @can()
     @precondition(is_idle)
@@ -150,6 +159,7 @@ class KVCacheMachine(MachineRun):
         gate=SELDOM,
         reserved=RESERVED,
         encoder_tokens=FEW,
+        alone=ALONE,
     )
     def allocate(
         self,
@@ -160,6 +170,7 @@ class KVCacheMachine(MachineRun):
         gate: bool = False,
         reserved: int = 0,
         encoder_tokens: int = 0,
+        alone: bool = False,
     ) -> None:
         """Room for the next tokens, all that are known or a part, and for drafts behind them. Nothing is looked up."""
         self._allocate(
@@ -170,15 +181,31 @@ class KVCacheMachine(MachineRun):
             gate=gate,
             reserved=reserved,
             encoder_tokens=encoder_tokens,
+            alone=alone and self.run.shape.watermark > 0,
         )
 
     @can("Lookup", "Allocate.hit", to=fresh)
-    @rule(request=requests.filter(fresh), new_tokens=NEW_TOKENS, drafts=DRAFTS, lookahead=LOOKAHEAD, gate=SELDOM)
+    @rule(
+        request=requests.filter(fresh),
+        new_tokens=NEW_TOKENS,
+        drafts=DRAFTS,
+        lookahead=LOOKAHEAD,
+        gate=SELDOM,
+        limit=LIMIT,
+    )
     def allocate_hit(
-        self, request: Handle, new_tokens: int, drafts: int = 0, lookahead: int = 0, gate: bool = False
+        self,
+        request: Handle,
+        new_tokens: int,
+        drafts: int = 0,
+        lookahead: int = 0,
+        gate: bool = False,
+        limit: int | None = None,
     ) -> None:
         """Look up the cache, then allocate room behind what was hit: how a scheduler admits a request."""
-        if self.ask(ops.Lookup(request.name)):
+        known = request.request
+        most = None if limit is None or known is None else min(limit, len(known.tokens) - 1)
+        if self.ask(ops.Lookup(request.name, limit=most)):
             self._allocate(request, new_tokens, drafts, hit=True, lookahead=lookahead, gate=gate)
 
     @can("Allocate.external", to=fresh)
@@ -188,14 +215,24 @@ class KVCacheMachine(MachineRun):
         new_tokens=NEW_TOKENS,
         hit=st.booleans(),
         delay=st.booleans(),
+        for_connector=FOR_CONNECTOR,
+        unzeroed=SPARED,
     )
     def allocate_external(
-        self, request: Handle, external: int, new_tokens: int, hit: bool = False, delay: bool = False
+        self,
+        request: Handle,
+        external: int,
+        new_tokens: int,
+        hit: bool = False,
+        delay: bool = False,
+        for_connector: bool = False,
+        unzeroed: tuple[int, ...] = (),
     ) -> None:
         """Admit a request of which a connector brings some tokens; with `delay` it brings them later."""
         hit = hit and self.has("Lookup", "Allocate.hit")
-        if not hit or self.ask(ops.Lookup(request.name)):
-            self._allocate(request, new_tokens, 0, hit=hit, external=external, delay=delay)
+        spared = tuple(sorted(group for group in unzeroed if delay and group < len(self.run.shape.groups)))
+        if not hit or self.ask(ops.Lookup(request.name, for_connector=for_connector)):
+            self._allocate(request, new_tokens, 0, hit=hit, external=external, delay=delay, unzeroed=spared)
 
     def _allocate(self, handle: Handle, new_tokens: int, drafts: int, **options: Any) -> None:
         """Ask for a step. Its options are fields of `Allocate`, cut down to what may be asked for."""
@@ -207,6 +244,11 @@ class KVCacheMachine(MachineRun):
         missing = len(request.tokens) - start - (not delays)  # a step without new tokens is one that waits
         missing -= delays and keeps_states(shape)  # a state is of no use if its last token is computed again
         external = max(0, min(options.get("external", 0), missing))
+        if external and hit and request.hit:  # behind whole blocks of it only
+            tail = request.hit[0] % shape.least_scheduler_block_size
+            start, external = start - tail, external + tail
+        if hit and request.lags and not external:
+            return  # nobody brings the states
         drafts = drafts if self.has("drafts") else 0
         new = new_tokens_for(request, start + external, new_tokens, drafts, shape)
         delay = external > 0 and delays and (not new or options.get("delay", False))
@@ -360,11 +402,11 @@ class KVCacheMachine(MachineRun):
 
     @can("Release")
     @precondition(holds_outside)
-    @rule(count=st.integers(1, MOST_OUTSIDE), prepend=st.booleans())
-    def release(self, count: int, prepend: bool = False) -> None:
+    @rule(count=st.integers(1, MOST_OUTSIDE), prepend=st.booleans(), watched=WATCHED)
+    def release(self, count: int, prepend: bool = False, watched: bool = False) -> None:
         """An outside holder gives back so many blocks, those it took first."""
         blocks = tuple(dict.fromkeys(self.scene.state.outside))[:count]
-        self.ask(ops.Release(blocks, prepend=prepend))
+        self.ask(ops.Release(blocks, prepend=prepend and not watched, watched=watched))
 
     # Calls that read, or drain.
 

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from ...model.ops import Item, Shape
+from ..findings.offered import OF_TODAY
 from ..targets.base import adapted_shape
 from ..workload.bounds import ITEMS, item_named, tokens_of
 from ..workload.prompts import ADAPTERS, SALTS
-from ..workload.shapes import ATTENTION, EVERY_ATTENTION, draw_shape, possible_attention
+from ..workload.shapes import ATTENTION, EVERY_ATTENTION, draw_shape, possible_attention, with_offered
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ def shapes(attention: Sequence[str] = tuple(ATTENTION)) -> SearchStrategy[Shape]
     They are drawn by the rules of the seeded engine. Every correct core accepts them; they shrink towards one group of
     the first kind, small blocks and a small pool.
     """
-    return buildable_shapes(check_attention(attention), frozenset(), ())
+    return buildable_shapes(check_attention(attention), OF_TODAY, ())
 
 
 def buildable_shapes(
@@ -61,16 +62,18 @@ def buildable_shapes(
 
     ValueError if it has groups of none of these kinds.
     """
-    possible = possible_attention(attention, lacks)
+    possible = possible_attention(attention, lacks | {"Shape.host_blocks"})
     if not possible:
         raise ValueError(f"the target has no core for attention {', '.join(attention)}, as its `lacks` says")
-    return _shapes(possible, tuple(block_sizes)).map(lambda shape: adapted_shape(shape, lacks))
+    return _shapes(possible, tuple(block_sizes), lacks)
 
 
 @st.composite
-def _shapes(draw: DrawFn, attention: tuple[str, ...], block_sizes: tuple[int, ...]) -> Shape:
+def _shapes(draw: DrawFn, attention: tuple[str, ...], block_sizes: tuple[int, ...], lacks: frozenset[str]) -> Shape:
     kinds = EVERY_ATTENTION[draw(st.sampled_from(attention))]
-    return draw_shape(StrategyDraw(draw), kinds, block_sizes)
+    choices = StrategyDraw(draw)
+    shape = adapted_shape(draw_shape(choices, kinds, block_sizes), lacks)
+    return with_offered(choices, shape, lacks)
 
 
 @st.composite

@@ -49,6 +49,7 @@ SHAPE_LIMITS: Mapping[str, tuple[int, int]] = {
     "prefill_parallel": (1, MAX_RANKS),
     "sampling": _COUNT,
     "reads_ahead": _SIZE,
+    "host_blocks": (0, MAX_NUM_BLOCKS),
 }
 """Least and most of the fields of a shape."""
 GROUP_LIMITS: Mapping[str, tuple[int, int]] = {

@@ -231,7 +231,7 @@ class Workload(Steps):
         tail = found % self.shape.least_scheduler_block_size if external else 0
         start, external = start - tail, external + tail
         room = max_len - start - external
-        delay = external > 0 and (not room or draw.integer(0, 1) == 1) and self._delays
+        delay = external > 0 and (not room or draw.integer(0, 1) == 1 or self.shape.host_blocks > 0) and self._delays
         if delay or room <= 0:
             new = 0
         elif start + external < tokens:

@@ -6,7 +6,7 @@ from math import gcd, lcm
 
 from ...model.attention import RULES, Full, Mamba
 from ...model.ops import Group, Kind, Shape
-from ..kinds import HYBRIDS, HYBRIDS_OF_FEW, KINDS, OF_FEW, OF_MOST
+from ..kinds import HYBRIDS, HYBRIDS_OF_FEW, HYBRIDS_OF_POOLS, KINDS, OF_FEW, OF_MOST
 from .bounds import sink_blocks
 from .draw import Draw
 from .finished import finished_shape
@@ -18,7 +18,7 @@ ATTENTION: Mapping[str, tuple[Kind, ...]] = {
 """Attention types that any core may be asked for, each with the kinds of its groups."""
 EVERY_ATTENTION: Mapping[str, tuple[Kind, ...]] = {
     **ATTENTION,
-    **{"+".join(kinds): kinds for kinds in (*[(kind,) for kind in OF_FEW], *HYBRIDS_OF_FEW)},
+    **{"+".join(kinds): kinds for kinds in (*[(kind,) for kind in OF_FEW], *HYBRIDS_OF_FEW, *HYBRIDS_OF_POOLS)},
 }
 """The choices of `--attention`: these, and those that few cores have."""
 
@@ -34,11 +34,14 @@ def possible_attention(names: Sequence[str], lacks: Collection[str]) -> tuple[st
         name
         for name, kinds in groups.items()
         if not any(f"Group.kind={kind}" in lacks for kind in kinds) and (len(kinds) == 1 or "hybrids" not in lacks)
+        if kinds not in HYBRIDS_OF_POOLS or "Shape.host_blocks" not in lacks
     )
 
 
 def with_offered(draw: Draw, shape: Shape, lacks: Collection[str]) -> Shape:
     """The shape with what few targets have (`declarations.OFFERS`)."""
+    if tuple(group.kind for group in shape.groups) in HYBRIDS_OF_POOLS:
+        shape = _with_pools(draw, shape)
     if "hits_inside_blocks" not in lacks:
         shape = _with_small_hashes(draw, shape)
     if "Group.checkpoint" not in lacks:
@@ -69,6 +72,26 @@ def _with_small_hashes(draw: Draw, shape: Shape) -> Shape:
     smaller = [part for part in range(1, size) if size % part == 0]
     fine = shape.caching and shape.parallel == 1 and inside and smaller
     return replace(shape, hash_block_size=draw.choose(smaller)) if fine and draw.integer(0, 7) else shape
+
+
+def _with_pools(draw: Draw, shape: Shape) -> Shape:
+    """The shape with a pool of the host, which has room for the longest request, of equal blocks and without drafts."""
+    size, pages = shape.groups[0].block_size, -(-shape.max_model_len // shape.groups[0].block_size)
+    regions = [-(-group.window // size) for group in shape.groups if group.window]
+    groups = [replace(group, block_size=size, eagle=False) for group in shape.groups]
+    fewest = 1 + (len(groups) - len(regions) - 1) * draw.choose((3, 3, pages)) + sum(regions)
+    return replace(
+        shape,
+        groups=tuple(groups),
+        num_blocks=max(shape.num_blocks, fewest),
+        host_blocks=2 + pages * draw.choose((1, 2, 2, 4)),
+        hash_block_size=size,
+        scheduler_block_size=size * draw.choose((1, 1, 1, 2)),
+        eagle=False,
+        events=False,
+        event_digests=False,
+        sampling=0,
+    )
 
 
 def _with_chains(draw: Draw, shape: Shape) -> Shape:

@@ -17,6 +17,7 @@ Offer: TypeAlias = tuple[str, int, int, int]  # request, group, block, tokens
 class Kept:
     """What a core keeps for the features."""
 
+    last: Any = None  # the operation before, with its outcome
     ahead = 0  # how many tokens behind a block its identity covers, too
 
     def __init__(self, shape: Shape, decided: "Additions") -> None:

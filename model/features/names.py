@@ -24,7 +24,7 @@ class NamedState(State):
         self.watched: dict[int, None] = {}
         """Blocks that somebody reads who holds them no more; those of them that are gone now, whom he must be told."""
         self.reused: list[int] = []
-        self._given: dict[tuple[int, Key], int] = {}
+        self.given: dict[tuple[int, Key], int] = {}
         self._count = 0
 
     def take(self, count: int) -> list[int]:
@@ -40,7 +40,7 @@ class NamedState(State):
 
     def has(self, block: int, key: Key) -> bool:
         """True if the block has this name."""
-        return (block, key) in self._given
+        return (block, key) in self.given
 
     def name(self, block: int, key: Key, covers: int) -> None:
         """Give the block one more name, of so many tokens."""
@@ -49,7 +49,7 @@ class NamedState(State):
         else:
             self.identity[block], self.covers[block] = key, covers
         self._count += 1
-        self._given[block, key] = self._count
+        self.given[block, key] = self._count
 
     def register(self, block: int, key: Key, covers: int = 0) -> None:
         """Name a whole block; names of a part of it are no use any more. AssertionError if it is named as a whole."""
@@ -64,7 +64,7 @@ class NamedState(State):
 
     def forget_all(self) -> None:
         """No block has a name any more."""
-        for names in (self.identity, self.also, self.covers, self._given):
+        for names in (self.identity, self.also, self.covers, self.given):
             names.clear()
         self._tell([*self.watched])
 
@@ -80,14 +80,14 @@ class NamedState(State):
         names = [self.identity.pop(block), *self.also.pop(block, ())]
         del self.covers[block]
         for name in names:
-            del self._given[block, name]
+            del self.given[block, name]
         return names
 
     def earliest(self) -> dict[Key, int]:
         """Per name, the block that has had it longest."""
         if not self.also:
             return super().earliest()
-        return {key: block for (block, key), _ in sorted(self._given.items(), key=lambda given: -given[1])}
+        return {key: block for (block, key), _ in sorted(self.given.items(), key=lambda given: -given[1])}
 
 
 def named(core: Core) -> NamedState:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .. import arith, lookup
 from ..attention import Mamba, Rule, demand
 from ..identity import ExtraKey, extra_keys
-from ..kinds import rswa
+from ..kinds import pool_kinds, pool_room, rswa
 from ..ops import Allocate, Shape, Submit
 from ..state import Request
 from ..tables import Core, Policy
@@ -45,6 +45,8 @@ def surely(request: Request) -> int:
 def chain(core: Core) -> None:
     """What a chain of draft models prefills again (`Rule.again`) reads its window again. Its name covers all that
     these models read; so what has a name is final."""
+    if core.shape.host_blocks:
+        pool_room.begin(core)
     for rule in core.rules:
         rule.again = max(0, inside.drafts(core.shape) - 1) if rule.windowed else 0
 
@@ -57,6 +59,7 @@ def event_keys(submit: Submit, start: int, end: int) -> tuple[ExtraKey, ...]:
 def check(shape: Shape, rules: Sequence[Rule]) -> None:
     """A retention interval thins out windows and states; 0 says nothing where there are neither. Groups may be of one
     kind. A chain of draft models reads no further than a scheduler block."""
+    demand(pool_kinds.fits(shape), "NotImplementedError")
     flagged = shape.caching and any(group.eagle for group in shape.groups)
     demand(not flagged or shape.reads_ahead <= shape.scheduler_block_size, "ValueError")
     retention = shape.retention_interval

@@ -17,8 +17,10 @@ from typing import Any
 
 from ....model.attention import RULES, Mamba
 from ....model.features import inside
+from ....model.kinds.pool_kinds import fits
 from ....model.ops import Group, Item, Shape, Submit
-from ...kinds import KINDS, OF_FEW
+from ...kinds import KINDS, OF_MOST
+from . import pools
 from .releases import Release, release_of
 from .surroundings import Surroundings
 
@@ -69,6 +71,8 @@ class Binding:
     def attention_spec(self, group: Group, block_size: int, num_heads: int, head_size: int, dtype: object) -> Any:
         """The spec of a group of attention layers with these sizes, in tokens, heads and elements."""
         kind = KINDS[group.kind]
+        if kind.own_fields is not None:
+            return self.names(kind.spec)(block_size=block_size, **kind.own_fields(group))
         sizes = {"block_size": block_size, "num_kv_heads": num_heads, "head_size": head_size, "dtype": dtype}
         return self.names(kind.spec)(**sizes, **kind.spec_fields(group))
 
@@ -79,10 +83,12 @@ class Binding:
         group_of = self.names("KVCacheGroupSpec")
         flags = [{} if release.eagle == "whole" else {"is_eagle_group": group.eagle} for group in shape.groups]
         groups = [
-            group_of([f"layer.{index}"], self._chained(self.spec(group), shape), **flag)
-            for index, (group, flag) in enumerate(zip(shape.groups, flags, strict=True))
+            group_of([f"layer.{index}"], self._chained(self.spec(one), shape), **flag, **pools.said(self.names, one))
+            for index, (one, flag) in enumerate(zip(shape.groups, flags, strict=True))
         ]
         fields = {"prefix_cache_retention_interval": interval} if release.retention == "configuration" else {}
+        if shape.host_blocks:
+            fields["hisparse_host_num_blocks"] = shape.host_blocks
         with environment(RETENTION_VARIABLE, interval if release.retention == "environment" else None):
             return self.names("KVCacheManager")(
                 self.names("KVCacheConfig")(
@@ -116,7 +122,11 @@ class Binding:
         }
         if missing := sorted(name for name in self.release.lacks if has.get(name)):
             raise NotImplementedError(f"vLLM {self.version} has no {missing[0]}; leave it out of the shape")
-        for kind in {group.kind: KINDS[group.kind] for group in shape.groups if group.kind in OF_FEW}.values():
+        if not fits(shape):
+            raise NotImplementedError(
+                "a pool of the host is there with all of its kinds, or not at all (pool_kinds.fits)"
+            )
+        for kind in {group.kind: KINDS[group.kind] for group in shape.groups if group.kind not in OF_MOST}.values():
             try:
                 self.names(kind.spec)
             except AttributeError:

@@ -26,3 +26,10 @@ def behind_the_next(pool: Any) -> tuple[int, ...]:
     if hasattr(queue, "iter_blocks_after"):
         return tuple([block.block_id for block in queue.iter_blocks_after(queue.fake_free_list_head.next_free_block)])
     return tuple([block.block_id for block in queue.get_all_free_blocks()[1:]])
+
+
+def read_besides(manager: Any, request: Any) -> tuple[Any, ...]:
+    """What a scheduler reads of a request besides its table: free blocks, those with computed tokens, and how many
+    tokens are cached."""
+    ids = manager.get_block_ids_for_computed_tokens(request.request_id, request.num_computed_tokens)
+    return behind_the_next(manager.block_pool), *map(tuple, ids), manager.estimate_cached_tokens(request)

@@ -17,9 +17,10 @@ from ...targets.unsaid import UNSAID
 from .binding import Binding
 from .driver import VllmStyleDriver
 from .event_names import EventNames
-from .hits import behind_the_next, cut, ids_per_group
+from .hits import cut, ids_per_group, read_besides
 from .live_request import LiveRequest
 from .observe import Observer, unreadable, unseen_in
+from .pools import host_pool
 from .public import PublicObserver, shows_parts, unseen_of
 
 _REFUSED = ops.Refused()
@@ -47,21 +48,16 @@ class VllmStyleTarget:
         self.like = like
         self._hides = frozenset(hides)
         self.lacks = binding.release.lacks | frozenset(lacks)
-        """See `targets.base.lacking` and `Release.lacks`."""
         self.loses = binding.release.loses
-        """See `targets.base.losing`."""
         self.offers = binding.release.offers
-        """See `targets.base.offering`."""
         self.designs: frozenset[str] = frozenset()
-        """See `targets.base.designs_of`."""
         self.block_sizes: frozenset[int] = frozenset()
-        """See `targets.base.block_sizes_of`."""
+        """These five: see what `targets.base` has by these names, and `Release`."""
         self.hides = self._hides
         """See `targets.base.hidden_fields` and `Release.hides`; all of it is known once a core is built."""
         self.copies: tuple[tuple[int, int], ...] = ()
-        """See `targets.base.copies_of`."""
         self.handed: tuple[ops.Value, ...] = ()
-        """See `targets.base.handed_of`."""
+        """See `targets.base.copies_of`, and `handed_of`."""
         self._binding = binding
         self._called = binding.release
         self._requests: dict[str, LiveRequest] = {}
@@ -124,6 +120,7 @@ class VllmStyleTarget:
     def _observe(self, shape: Shape) -> Observer | PublicObserver:
         """What reads the state of the new core: from the parts that vLLM's has, else by its methods."""
         manager = self._manager
+        self._host = host_pool(manager, shape)
         if not shows_parts(manager):
             self.hides = self._hides | unseen_of(manager)
             return PublicObserver(manager, shape, self._requests)
@@ -172,6 +169,13 @@ class VllmStyleTarget:
 
     def _apply(self, operation: Operation) -> Outcome:
         self.copies = self.handed = ()
+        if self._host is None:
+            return self._called_with(operation)
+        live = self._requests.get(getattr(operation, "request", ""))
+        outcome, self.handed = self._host.around(operation, live, self._statuses, self._called_with)
+        return outcome
+
+    def _called_with(self, operation: Operation) -> Outcome:
         try:
             if type(operation) not in self._around.operations:
                 return _HANDLERS[type(operation)](self, operation)
@@ -186,8 +190,7 @@ class VllmStyleTarget:
 
     def _live(self, name: str) -> LiveRequest:
         """The request of this name; for an unknown name a new one, which is not kept."""
-        live = self._requests.get(name)
-        if live is None:
+        if (live := self._requests.get(name)) is None:
             live = LiveRequest(self._new_request(ops.Submit(name, (0,))), self._called.in_flight)
             self._named(live)
         return live
@@ -321,7 +324,11 @@ class VllmStyleTarget:
         request = self._live(op.request).request
         request.num_computed_tokens -= op.missing
         self._manager.cache_blocks(request, request.num_computed_tokens)
-        if op.missing and self._called.zeroes_again and request.num_computed_tokens % self._unit == 0:
+        if (
+            op.missing
+            and self._called.zeroes_again
+            and request.num_computed_tokens % self._shape.least_scheduler_block_size == 0
+        ):
             self._manager.record_blocks_for_zeroing(op.request, request.num_computed_tokens)
         if request.num_computed_tokens == request.num_tokens:
             request.num_computed_tokens -= 1
@@ -380,15 +387,9 @@ class VllmStyleTarget:
     def _common_prefix(self, op: ops.CommonPrefix) -> Outcome:
         return ops.Done(tuple(self._manager.get_num_common_prefix_blocks(op.request)))
 
-    @property
-    def _unit(self) -> int:
-        return self._shape.least_scheduler_block_size
-
     def _read_table(self, op: ops.ReadTable) -> Outcome:
         if self._called.zeroes_again and (live := self._requests.get(op.request)) is not None:
-            ids = self._manager.get_block_ids_for_computed_tokens(op.request, live.request.num_computed_tokens)
-            cached = self._manager.estimate_cached_tokens(live.request)
-            self.handed = behind_the_next(self._pool), *map(tuple, ids), cached
+            self.handed = read_besides(self._manager, live.request)
         return ops.Done(tuple([tuple(ids) for ids in self._manager.get_block_ids(op.request)]))
 
     def _take_events(self, op: ops.TakeEvents) -> Outcome:
@@ -420,8 +421,7 @@ class VllmStyleTarget:
         return DONE
 
     def _blocks(self, ids: tuple[int, ...]) -> list[Any]:
-        every = self._pool.blocks
-        return [every[block] for block in ids]
+        return [self._pool.blocks[block] for block in ids]
 
 
 _HANDLERS: Mapping[type[Operation], Callable[..., Outcome]] = {

@@ -410,7 +410,7 @@ def test_a_wrong_name_is_found(options, attention):
 def test_it_says_what_it_has_of_the_rule_of_today():
     """All that is drawn for vLLM 0.33.0; batches and tokens in flight are asked of the older form."""
     target = open_target(TODAY_CORE)
-    of_today = OF_TODAY - {"Shape.reads_ahead", "Shape.old_names"}
+    of_today = OF_TODAY - {"Shape.reads_ahead", "Shape.old_names", "Shape.host_blocks"}
     assert offering(target) == of_today | KINDS_OF_FEW | {"Arrive.missing"}
     assert lacking(target) == {"Release.prepend"}
     assert {"AllocateBatch", "Allocate.in_flight"} <= offering(open_target("impl")) - offering(target)

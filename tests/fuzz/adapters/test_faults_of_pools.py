@@ -1,0 +1,160 @@
+"""Faults planted into the rule of pools beside the pool: a core that differs from vLLM 0.33.0 in one of its decisions
+is found by lockstep."""
+
+from dataclasses import replace
+
+import pytest
+from blockproof.fuzz.kinds import HYBRIDS_OF_POOLS
+from blockproof.model.features import today
+from blockproof.model.kinds import given_up, pool_room
+from blockproof.model.kinds.pool_kinds import Hot, Resident, Source
+from blockproof.model.kinds.pools import Pools
+from blockproof.model.ops import NULL, Allocate, Arrive, Reset, StepStart
+from blockproof.model.tables import predicted
+
+from .test_faults_of_today import Fault, operations_until_found
+
+ATTENTION = tuple("+".join(kinds) for kinds in HYBRIDS_OF_POOLS)
+
+
+def pools(make):
+    """A core whose decisions are what `make` makes of the right ones of a core with pools."""
+
+    def chain(core):
+        today.chain(core)
+        if core.shape.host_blocks:
+            core.policy = replace(core.policy, **make(core.policy))
+
+    return lambda policy: replace(policy, chain=chain)
+
+
+def kept_as(kind):
+    """A core that keeps its pools otherwise."""
+
+    def chain(core):
+        today.chain(core)
+        if core.shape.host_blocks:
+            core.state.__class__ = kind
+
+    return lambda policy: replace(policy, chain=chain)
+
+
+def not_behind(*operations):
+    """Nothing happens behind these operations."""
+
+    def behind(right):
+        return lambda core: core.state.shown() if isinstance(core.last[0], operations) else right(core)
+
+    return pools(lambda policy: {"reused": behind(policy.reused)})
+
+
+def counted_as(kind, count):
+    """Of groups of this kind so many blocks are predicted."""
+
+    def wrong(right):
+        def predicted(core, group, plan, counts, capped):
+            found = right(core, group, plan, counts, capped)
+            return count(core, found) if isinstance(core.rules[group], kind) else found
+
+        return predicted
+
+    return pools(lambda policy: {"predicted": wrong(policy.predicted)})
+
+
+def common_hit(core, request):
+    length, rows = pool_room.hit(core, request)
+    return length, [row[: length // core.rules[0].b] for row in rows]
+
+
+def device_alone(core, request):
+    state = core.state
+    length, rows = pool_room.hit(core, request)
+    return (0, [[] for _ in rows]) if length and not state.copies else (length, rows)
+
+
+def everything_back_at_once(core, name):
+    core.state.ending = ""
+    given_up.give_back(core, name)
+
+
+def grows_with_the_request(core, group, plan):
+    return core.extend(group, plan) if isinstance(core.rules[group], Hot) else pool_room.extend(core, group, plan)
+
+
+class NeverTold(Pools):
+    def _tell(self, blocks):
+        for block in blocks:
+            self.watched.pop(block, None)
+
+
+class KeepsWhatIsTold(Pools):
+    def unlist(self, key):
+        pass
+
+
+class ReadsTheTable(Pools):
+    def row(self, group, name):
+        return self.tables[group].get(name, [])
+
+
+class HoldsNoMove(Pools):
+    def references(self):
+        moves, self.moves = self.moves, []
+        counts = super().references()
+        self.moves = moves
+        return counts
+
+
+class HoldsAllPages(Pools):
+    def held(self, group, name):
+        return self.row(group, name)
+
+
+class LosesOneGroup(Pools):
+    def drop(self, group, name, page):
+        return super().drop(group, name, page) if group == self.resident[0] else NULL
+
+
+class RegionsOfOneBlockLess(Pools):
+    def lacking(self, group, name):
+        return max(0, super().lacking(group, name) - 1)
+
+
+FAULTS = {
+    "common-hit-alone": pools(lambda policy: {"hit": common_hit}),
+    "hit-needs-pages": pools(lambda policy: {"hit": device_alone}),
+    "host-room-uncounted": counted_as(Source, lambda core, found: 0),
+    "host-blocks-counted-on-the-device": pools(
+        lambda policy: {
+            "predicted": lambda core, group, *given: (
+                predicted if isinstance(core.rules[group], Source) else policy.predicted
+            )(core, group, *given)
+        }
+    ),
+    "pages-uncounted": counted_as(Resident, lambda core, found: 0),
+    "pages-of-the-hit-counted": counted_as(Resident, lambda core, found: found + 1),
+    "regions-uncounted": counted_as(Hot, lambda core, found: 0),
+    "regions-of-a-block-less": kept_as(RegionsOfOneBlockLess),
+    "nothing-written-back": not_behind(Allocate),
+    "nothing-arrives": not_behind(StepStart),
+    "imports-never-whole": not_behind(Arrive),
+    "host-not-reset": not_behind(Reset),
+    "named-when-it-ends": pools(lambda policy: {"give_back": everything_back_at_once}),
+    "region-grows": pools(lambda policy: {"extend": grows_with_the_request}),
+    "readers-never-told": kept_as(NeverTold),
+    "pages-told-too-long": kept_as(KeepsWhatIsTold),
+    "pages-read-by-the-table": kept_as(ReadsTheTable),
+    "moves-hold-nothing": kept_as(HoldsNoMove),
+    "pages-never-let-go": kept_as(HoldsAllPages),
+    "page-lost-in-one-group": kept_as(LosesOneGroup),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_wrong_decision_is_found(name):
+    assert operations_until_found(Fault(FAULTS[name], ATTENTION), 10_000) is not None
+
+
+def test_the_right_decisions_are_no_finding():
+    right = pools(lambda policy: {})
+    assert operations_until_found(Fault(right, ATTENTION), 1_500) is None
