@@ -1,4 +1,4 @@
-"""Puts this core in place of the one of an installed vLLM 0.23 or 0.33: `install()`, before anything imports vLLM's own.
+"""Puts this core in place of that of an installed vLLM 0.23 or 0.33: `install()`, before anything imports vLLM's own.
 
 In 0.33 that is the core by the rule of today, and `today.under_vllm` says what is put where. In 0.23, vLLM's other
 modules, its tests and programs built on it import eight modules by name. After `install()` these names lead to the

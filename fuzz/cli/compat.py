@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..opening.patches import Patch
 
 RELEASE = references()[0]
+VERSION = RELEASE.partition("==")[2]
 app = typer.Typer(
     help="Put our core under the engine whose core it can replace: its own tests, its scheduler.",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -27,7 +28,7 @@ VersionOption = Annotated[str, typer.Option(metavar="VERSION", help="The release
 
 
 def run_tests(
-    release: VersionOption = RELEASE.partition("==")[2],
+    release: VersionOption = VERSION,
     suite: Annotated[list[str] | None, typer.Option(help="Only this suite; can be repeated.")] = None,
     compiled: CompiledOption = False,
     as_json: JsonOption = False,
@@ -56,7 +57,7 @@ def run_tests(
 
 
 def run_schedule(
-    release: VersionOption = RELEASE.partition("==")[2],
+    release: VersionOption = VERSION,
     mixes: Annotated[int, typer.Option(min=1, help="How many random mixes of requests.")] = 500,
     seed: SeedOption = None,
     first: Annotated[int, typer.Option(min=0, help="Number of the first mix.")] = 0,

@@ -97,7 +97,8 @@ class SuiteReport(NamedTuple):
     theirs: Outcomes
     ours: Outcomes
     declared: Mapping[str, str]
-    """Test to the deviation or reason for which it need not pass over ours."""
+    """Test to the deviation or reason for which it need not pass over ours. One named without parameters stands for
+    all of its own."""
 
     @property
     def passing(self) -> list[str]:
@@ -112,18 +113,24 @@ class SuiteReport(NamedTuple):
     @property
     def undeclared(self) -> list[str]:
         """Those of these for which no reason is declared."""
-        return [test for test in self.differing if test not in self.declared]
+        return [test for test in self.differing if not self.reason(test)]
 
     @property
     def stale(self) -> list[str]:
         """Tests with a declared reason that pass over ours all the same."""
-        return sorted(test for test in self.declared if self.theirs.get(test) == self.ours.get(test) == PASSED)
+        needed = {name for test in self.differing for name in (test, test.partition("[")[0])}
+        run = {name for test in self.passing for name in (test, test.partition("[")[0])}
+        return sorted(test for test in self.declared if test in run - needed)
+
+    def reason(self, test: str) -> str:
+        """Why it need not pass over ours; empty if it has to."""
+        return self.declared.get(test) or self.declared.get(test.partition("[")[0], "")
 
     def lines(self) -> list[str]:
         """The report for people."""
         counts = f"{len(self.passing)} pass on the release, {len(self.passing) - len(self.differing)} of them over ours"
         lines = [f"{self.name}: {counts}"]
-        lines += [f"  {test}\n    {self.declared.get(test, 'NOT DECLARED')}" for test in self.differing]
+        lines += [f"  {test}\n    {self.reason(test) or 'NOT DECLARED'}" for test in self.differing]
         lines += [f"  {test}\n    declared, but passes: take it out of the table" for test in self.stale]
         return lines
 
@@ -133,7 +140,7 @@ class SuiteReport(NamedTuple):
             "suite": self.name,
             "theirs": len(self.passing),
             "ours": len(self.passing) - len(self.differing),
-            "differing": {test: self.declared.get(test) for test in self.differing},
+            "differing": {test: self.reason(test) or None for test in self.differing},
             "undeclared": self.undeclared,
             "stale": self.stale,
         }

@@ -14,9 +14,9 @@ from typing import Any
 
 from ...model.core import Model
 from ..adapters import family_of
+from ..adapters.impl import rule_for
 from ..findings.ops_json import operation_from_json, shape_from_json, to_json
 from ..opening.commands import Printing
-from ..adapters.impl import rule_for
 from ..opening.known_deviations import model_for
 from ..opening.targets import python_of
 from ..targets.base import TargetUnavailableError
@@ -108,9 +108,7 @@ def compare_mixes(
     return comparison
 
 
-def time_schedulers(
-    release: str, rounds: int = 5, steps: int = 100, compiled: bool = False
-) -> list[dict[str, object]]:
+def time_schedulers(release: str, rounds: int = 5, steps: int = 100, compiled: bool = False) -> list[dict[str, object]]:
     """Scheduler steps per second over both cores, measured in turn (A B A B ...): for each workload the median of each,
     and the median, least and greatest of the ratios of pairs. Errors as for `compare_mixes`."""
     times: dict[str, list[tuple[float, float]]] = {}

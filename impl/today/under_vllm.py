@@ -124,11 +124,9 @@ def be_known() -> None:
     """Let vLLM's abstract classes of managers and coordinators have ours among their kinds: some who are given a core
     ask of what kind its parts are."""
     managers = import_module("vllm.v1.core.single_type_kv_cache_manager")
-    for kind, ours in OF_TODAY.items():
-        getattr(managers, kind.__name__).register(ours)
-    for kind, ours in (("RSWAManager", ReferenceWindowManager), ("CircularBufferManager", RingManager)):
-        if (theirs := getattr(managers, kind, None)) is not None:
-            theirs.register(ours)
+    kinds: dict[str, type] = {kind.__name__: ours for kind, ours in OF_TODAY.items()}
+    for name, ours in {**kinds, "RSWAManager": ReferenceWindowManager, "CircularBufferManager": RingManager}.items():
+        getattr(managers, name).register(ours)
     coordinators = import_module("vllm.v1.core.kv_cache_coordinator")
-    for ours in (NoPrefixCacheToday, UnitaryToday, HybridToday):
-        getattr(coordinators, ours.__mro__[2].__name__).register(ours)
+    for made in (NoPrefixCacheToday, UnitaryToday, HybridToday):
+        getattr(coordinators, made.__mro__[2].__name__).register(made)

@@ -1,4 +1,5 @@
-"""The tests of vLLM 0.23.0 and 0.33.0 themselves: which are about the core and its users, what they need, and which ours fails.
+"""The tests of vLLM 0.23.0 and 0.33.0 themselves: which are about the core and its users, what they need, and which
+ours fails.
 
 The tests come with the source distribution; nothing of it is kept here.
 """
@@ -7,6 +8,7 @@ import json
 from collections.abc import Mapping
 
 from ...targets.family import OwnTests
+from .own_tests_0330 import DECLARED as DECLARED_0330
 from .own_tests_plugin import OUTCOMES, OVER_OURS
 from .releases import REFERENCE
 
@@ -112,7 +114,6 @@ DECLARED: Mapping[str, str] = {
     ),
 }
 
-DECLARED_0330: Mapping[str, str] = {}
 _SUITES: Mapping[str, tuple[str, ...]] = {
     "core": (
         *(f"{_CORE}{name}.py" for name in ("kv_cache_utils", "prefix_caching", "single_type_kv_cache_manager")),

@@ -2,8 +2,8 @@
 
 In the interpreter of the release, `python -m blockproof.fuzz.adapters.vllm.scheduler_mixes CORE SEED FIRST COUNT`
 runs the mixes `FIRST .. FIRST + COUNT - 1` and prints a line of JSON for each. CORE is `theirs`, `ours` or `compiled`,
-which is ours, too; the mixes depend on SEED and their number only. A name of `FAULTS` behind it, for tests, is a mistake that is made in our core.
-`... CORE time STEPS` measures instead.
+which is ours, too; the mixes depend on SEED and their number only. A name of `FAULTS` behind it, for tests, is a
+mistake that is made in our core. `... CORE time STEPS` measures instead.
 """
 
 import json
