@@ -96,5 +96,55 @@ _REASONS: Mapping[str, tuple[str, ...]] = {
     f"{_INSIDE}the name of its class": ("prefix_caching.py::test_pure_swa_retention_interval_caches_sparse_tails",),
 }
 
+_UNIT, _OFFLOADED = (
+    "tests/v1/kv_connector/unit/test_",
+    "tests/v1/kv_connector/unit/offloading_connector/test_scheduler.py",
+)
+_CONNECTORS: Mapping[str, str] = {
+    **{
+        f"{_OFFLOADED}::TestEagle::test_{name}": _OLD_NAMES
+        for name in (
+            "eagle_verified_prevents_double_pop",
+            "full_attn_lookup_no_hits_returns_zero",
+            "full_attn_lookup_pops_one_block",
+            "full_attn_lookup_single_block_returns_zero",
+            "full_attn_store_excludes_trailing_decode_block",
+            "full_attn_store_then_load",
+            "multichunk_store_no_interior_holes",
+            "non_eagle_tighten_clears_eagle_verified",
+            "single_block_stored_at_end_of_prefill",
+            "sw_lookup_inflates_query_max",
+            "sw_lookup_requires_extra_window_block",
+            "sw_lookup_w_plus_one_hits_returns_w_blocks",
+            "sw_store_excludes_trailing_decode_block",
+        )
+    },
+    **{
+        f"{_UNIT}hisparse_connector.py::test_{name}": _HISPARSE
+        for name in (
+            "cache_manager_binding_preserves_hisparse_and_legacy_pool_hooks",
+            "hisparse_host_residency_reported_as_hisparse_metrics",
+            "scheduled_prefix_hit_publishes_adopted_copies",
+            "scheduler_stats_report_host_pool_usage",
+        )
+    },
+    f"{_OFFLOADED}::TestSharedGroupMTPOffload::test_no_annotation_marks_no_groups": _OLD_NAMES,
+    f"{_OFFLOADED}::test_swa_alignment_skip": _CHAIN,
+    "tests/v1/simple_kv_offload/test_scheduler.py::test_eager_store_matches_gpu_cacheable_prefix": (
+        f"{_OLD_NAMES}; or has chains of draft models"
+    ),
+    f"{_UNIT}nixl_simple_cpu_offload.py::test_cpu_offload_wins_when_nixl_has_no_match": (
+        f"{_INSIDE}how many tokens the name of a block covers"
+    ),
+    f"{_UNIT}nixl_connector_hma.py::test_failed_load_rezeroes_unwritten_skipped_blocks": (
+        f"{_INSIDE}a manager made up by the test"
+    ),
+    f"{_UNIT}remote_prefill_lifecycle.py::test_async_load_does_not_double_reserve_mamba_spec_blocks[align-16-18]": (
+        "mamba-gate: the test's pool has just the room that the release counts"
+    ),
+}
 
-DECLARED: Mapping[str, str] = {f"{_CORE}{name}": reason for reason, names in _REASONS.items() for name in names}
+DECLARED: Mapping[str, str] = {
+    **{f"{_CORE}{name}": reason for reason, names in _REASONS.items() for name in names},
+    **_CONNECTORS,
+}
