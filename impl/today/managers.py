@@ -210,8 +210,8 @@ class ByNames(SingleTypeKVCacheManager):
 
     def free(self, request_id: str) -> None:
         """Give back all blocks: named ones to the back, others to the front, the end of the table first."""
-        null = self._null_block
-        self._give_back([block for block in self.pop_table(request_id)[::-1] if block is not null])
+        null, blocks = self._null_block, self.pop_table(request_id)[::-1]
+        self._give_back([block for block in blocks if block is not null] if null in blocks else blocks)
 
     def pop_table(self, request_id: str) -> list[KVCacheBlock]:
         """Forget the request; its table stays held."""
