@@ -1,7 +1,8 @@
-"""Puts this core in place of the one of an installed vLLM 0.23: `install()`, before anything imports vLLM's own.
+"""Puts this core in place of that of an installed vLLM 0.23 or 0.33: `install()`, before anything imports vLLM's own.
 
-vLLM's other modules, its tests and programs built on it import eight modules by name. After `install()` these names
-lead to the modules of this package:
+In 0.33 that is the core by the rule of today, and `today.under_vllm` says what is put where. In 0.23, vLLM's other
+modules, its tests and programs built on it import eight modules by name. After `install()` these names lead to the
+modules of this package:
 
 * what one of the eight modules is asked for is ours, or, where vLLM's module merely imports it from elsewhere in vLLM
   (`Request`, `tensor_data`), vLLM's own;
@@ -40,11 +41,12 @@ from .managers.coordinator import KVCacheCoordinator
 from .pool import events, metrics
 from .specs import base
 from .specs.entries import ENTRIES
+from .today import under_vllm
 
 __all__ = ["REPLACED", "install"]
 
-SERIES = "0.23"
-"""The releases whose core this one can stand in for."""
+SERIES, TODAY = "0.23", "0.33"
+"""The releases whose core this one can stand in for, the second by the rule of today."""
 RETENTION = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
 
 REPLACED: Mapping[str, ModuleType] = {
@@ -80,21 +82,29 @@ _PASSED_ON: Mapping[str, Mapping[str, str]] = {
 
 
 def install() -> None:
-    """Make the eight modules of vLLM 0.23 be ours in this process. Doing it again changes nothing.
+    """Make the core of vLLM 0.23 or 0.33 be ours in this process. Doing it again changes nothing.
 
     RuntimeError if vLLM is not installed, is of another series, or has one of the modules loaded already. A process
     that is started by `spawn` has to do it as well: call it at the top of the program, outside of its `__main__` part.
     """
-    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    if any(isinstance(finder, _Finder | _Amender) for finder in sys.meta_path):
         return
     try:
         version = metadata.version("vllm")
     except metadata.PackageNotFoundError:
-        raise RuntimeError(f"vllm is not installed here: install vllm {SERIES}, whose core this one replaces") from None
-    if version.split(".")[:2] != SERIES.split("."):
-        raise RuntimeError(f"vllm {version} is installed, but this core has the modules of {SERIES}: install that")
-    if loaded := sorted(set(REPLACED) & set(sys.modules)):
+        raise RuntimeError(
+            f"vllm is not installed here: install vllm {SERIES} or {TODAY}, whose core this one replaces"
+        ) from None
+    series = ".".join(version.split(".")[:2])
+    if series not in (SERIES, TODAY):
+        raise RuntimeError(
+            f"vllm {version} is installed, but this core has the modules of {SERIES} and {TODAY}: install one of these"
+        )
+    if loaded := sorted(set(REPLACED if series == SERIES else under_vllm.SHOWN) & set(sys.modules)):
         raise RuntimeError(f"{loaded[0]} is imported already: call install() before anything imports vllm's core")
+    if series == TODAY:
+        sys.meta_path.insert(0, _Amender())
+        return
     sys.meta_path.insert(0, _Finder())
     _read_retention_from_environment()
 
@@ -118,12 +128,9 @@ class _Loader(Loader):
         """Fill it; again when it is reloaded."""
         name, shown = module.__name__, vars(module)
         if name in _ADOPTED:
-            ours, place, kinds = _ADOPTED[name]
-            theirs = import_module(place)
-            for kind in kinds:
-                _replace(kind, getattr(ours, kind), getattr(theirs, kind))
-                if kind == _KINDS_OF_MAMBA:
-                    _by_default(base.MambaSpec, "mamba_type", getattr(theirs, kind).MAMBA2)
+            _adopt(*_ADOPTED[name])
+        if name == "vllm.v1.kv_cache_interface":
+            _by_default(base.MambaSpec, "mamba_type", getattr(base, _KINDS_OF_MAMBA).MAMBA2)
         shown.update({key: value for key, value in vars(REPLACED[name]).items() if not key.startswith("__")})
         shown.update(_LATE.get(name, {}))
         if name == "vllm.v1.core.kv_cache_utils":
@@ -132,6 +139,49 @@ class _Loader(Loader):
         for home in {str(getattr(value, "__module__", "")) for value in shown.values()}:
             if _is_ours(home) and "logger" in vars(sys.modules[home]):
                 vars(sys.modules[home])["logger"] = shown["logger"]
+
+
+class _Amender(MetaPathFinder):
+    """Finds the modules of vLLM 0.33 in which some names are to be ours."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """How vLLM's own is loaded, and then amended; None for any other module."""
+        if name not in under_vllm.SHOWN:
+            return None
+        others = [finder for finder in sys.meta_path if finder is not self]
+        found = next((spec for finder in others if (spec := finder.find_spec(name, path, target))), None)
+        if found is not None and found.loader is not None:
+            found.loader = _Amended(found.loader)
+        return found
+
+
+class _Amended(Loader):
+    """Loads a module, and puts ours into it."""
+
+    def __init__(self, theirs: Loader) -> None:
+        self._theirs = theirs
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """As vLLM's."""
+        return self._theirs.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """As vLLM's, and what is ours behind it."""
+        self._theirs.exec_module(module)
+        for adopted in under_vllm.ADOPTED.get(module.__name__, ()):
+            _adopt(*adopted)
+        vars(module).update(under_vllm.SHOWN[module.__name__])
+        under_vllm.be_known()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._theirs, name)
+
+
+def _adopt(ours: ModuleType, place: str, kinds: Sequence[str]) -> None:
+    """Let these classes of ours be vLLM's, wherever this package makes or asks for one."""
+    theirs = import_module(place)
+    for kind in kinds:
+        _replace(kind, getattr(ours, kind), getattr(theirs, kind))
 
 
 def _enter_hash_functions() -> None:

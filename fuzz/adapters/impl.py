@@ -36,6 +36,7 @@ __all__ = [
     "CORES",
     "bind_impl",
     "compile_impl",
+    "install_impl",
     "mutable_impl",
     "open_changed_impl",
     "open_impl",
@@ -73,6 +74,11 @@ rule of today, and called as vLLM 0.33."""
 def rule_for(target_name: str) -> Policy | None:
     """The rule of a target that is a core of ours, planted fault or not; None for the usual one."""
     return TODAY if target_name.rpartition("@")[2] in TODAY_CORES else None
+
+
+def install_impl(compiled: bool) -> None:
+    """Put our core in place of that of the engine in this Python environment, before anything imports that."""
+    import_module(f"{_compiled() if compiled else _PACKAGE}.compat").install()
 
 
 def open_impl(core: str = "impl") -> Target:

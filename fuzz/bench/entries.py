@@ -40,7 +40,7 @@ class BenchEntry:
 
 def default_entries() -> tuple[BenchEntry, ...]:
     """All workloads but traffic, which needs files."""
-    return (*_decodes(), *_prefills(), *_cycles(), *_patterns(), *_others(), *_made())
+    return (*_decodes(), *_prefills(), *_cycles(), *_patterns(), *_of_today(), *_others(), *_made())
 
 
 def traffic_entries(traces: Iterable[Path], rows: int = ROWS) -> tuple[BenchEntry, ...]:
@@ -143,6 +143,22 @@ def _patterns() -> Iterable[BenchEntry]:
             yield BenchEntry(f"{which}{suffix}", f"{title}{words}", "patterns", params, per, 0.5)
     told = {"which": "held", "tokens": 8 * K, "requests": 16, "pool": POOL, "events": True}
     yield BenchEntry("held-events", "as `held`, with events, which are taken", "patterns", told, "block", 0.5)
+
+
+def _of_today() -> Iterable[BenchEntry]:
+    """What only cores of today have; the others leave it out."""
+    wide, steps = ("full-64", "mamba-64"), ("full", "checkpoint-16")
+    entries: Sequence[tuple[str, str, str, dict[str, object]]] = (
+        ("inside", "2k tokens that end inside a block of 64, then hit and copied", "inside", {"groups": wide}),
+        ("junctions", "three prompts with 2k tokens in common, kept where they part", "junctions", {"retention": 0}),
+        ("checkpoints", "2k tokens in chunks of 256, states left inside a step", "turns", {"groups": steps}),
+        ("watermark", "as `held`, of 2k, a part of the pool kept free", "held", {"watermark": 300, "groups": FULL}),
+        ("reports", "as `held`, of 2k, with full reports of hits", "held", {"events": True, "reports": True}),
+    )
+    for name, title, which, more in entries:
+        groups = ("full", "mamba") if name == "junctions" else FULL
+        sizes = {"which": which, "tokens": 2 * K, "requests": 8, "pool": 16 * K, "groups": groups}
+        yield BenchEntry(f"today-{name}", title, "patterns", {**sizes, **more}, "block", 0.5)
 
 
 def _others() -> Iterable[BenchEntry]:

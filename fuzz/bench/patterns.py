@@ -17,14 +17,15 @@ OWN = 256
 class Patterns(BenchWorkload):
     """One pattern, `which`; one operation is one block of a prompt, or a request's step where it decodes.
 
-    Parameters: `which` (`PATTERNS`), `tokens` of a prompt, `requests` of a piece, `pool` blocks, `groups`, `events`.
+    Parameters: `which` (`PATTERNS`), `tokens` of a prompt, `requests` of a piece, `pool` blocks, `groups`, `events`,
+    `reports`: events tell of hits, too, and those of `workload.shape_of`.
     """
 
     def prepare(self) -> None:
         """See `BenchWorkload.prepare`."""
         params = self.params
         self._tokens, self._each = int(params["tokens"]), int(params["requests"])
-        self._events = bool(params.get("events"))
+        self._events, self._reports = bool(params.get("events")), bool(params.get("reports"))
         shape = shape_of(params, int(params["pool"]), self._events)
         self.driver.build(shape)
         use_every_block(self.driver, shape)
@@ -129,6 +130,30 @@ class Patterns(BenchWorkload):
         self._leave(requests)
         return self._blocks(self._each)
 
+    def inside(self) -> int:
+        """Prompts that end inside a block, and go on: what follows is hit up to there, and the block is copied."""
+        for _ in range(self._each):
+            prompt = self._new(self._tokens - BLOCK)
+            request = self._admitted(prompt, len(prompt) - BLOCK)
+            self._further(request, BLOCK)
+            self._leave([request])
+            self._leave([self._admitted([*prompt, *self._new(OWN)])])
+        return self._blocks(self._each)
+
+    def junctions(self) -> int:
+        """Three prompts with one beginning: the second one shows where they part, the third one finds the state."""
+        for _ in range(self._each):
+            shared = self._new(self._tokens)
+            for _ in range(3):
+                request = self.driver.request(f"p{self.number()}", [*shared, *self._new(OWN)])
+                hit = int(self._clocked(self.driver.lookup, request))
+                rest = self._tokens - hit
+                self._prefilled(request, hit, rest or OWN)
+                if rest:
+                    self._further(request, OWN)
+                self._leave([request])
+        return 3 * self._blocks(self._each)
+
     # Steps.
 
     def _new(self, tokens: int) -> list[int]:
@@ -147,6 +172,8 @@ class Patterns(BenchWorkload):
     def _admitted(self, prompt: list[int], most: int = 0) -> Any:
         """A request whose prompt is prefilled, in one step or as far as so many tokens."""
         request = self.driver.request(f"p{self.number()}", prompt)
+        if self._reports:
+            self.driver.report_hits(request)
         hit = int(self._clocked(self.driver.lookup, request))
         self._prefilled(request, hit, min(most or len(prompt), len(prompt) - hit))
         return request
@@ -197,5 +224,7 @@ PATTERNS: Mapping[str, Callable[[Patterns], int]] = {
     "tree": Patterns.tree,
     "scattered": Patterns.scattered,
     "shuffled": Patterns.shuffled,
+    "inside": Patterns.inside,
+    "junctions": Patterns.junctions,
 }
 DECODING = ("system", "drafts")

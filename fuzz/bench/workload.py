@@ -85,23 +85,28 @@ def shape_of(params: Params, num_blocks: int, events: bool = False) -> Shape:
         num_blocks=num_blocks,
         max_model_len=int(params.get("model_length", MODEL_LENGTH)),
         hash_block_size=BLOCK,
-        scheduler_block_size=BLOCK,
+        scheduler_block_size=max(group_of(name).block_size for name in params.get("groups", ("full",))),
         max_num_batched_tokens=BATCHED,
         events=events,
+        retention_interval=params.get("retention"),
+        watermark=int(params.get("watermark", 0)),
     )
 
 
 def group_of(name: str) -> Group:
-    """`full`, `mamba` (states in mode align), or `sliding-N` with a window of N tokens.
+    """`full`, `mamba` (states in mode align), `full-N` and `mamba-N` with blocks of N tokens, `checkpoint-N` (such
+    states, which a step leaves inside it, too), or `sliding-N` with a window of N tokens.
 
     >>> group_of("sliding-1024").window
     1024
     """
-    if name == "full":
-        return Group("full", BLOCK)
-    if name == "mamba":
-        return Group("mamba", BLOCK, mamba_mode="align")
-    return Group("sliding", BLOCK, window=int(name.removeprefix("sliding-")))
+    kind, _, size = name.partition("-")
+    if kind == "sliding":
+        return Group("sliding", BLOCK, window=int(size))
+    block = int(size or BLOCK)
+    if kind == "full":
+        return Group("full", block)
+    return Group("mamba", block, mamba_mode="align", checkpoint=BLOCK if kind == "checkpoint" else 0)
 
 
 def use_every_block(driver: Driver, shape: Shape) -> None:

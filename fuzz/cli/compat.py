@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..opening.patches import Patch
 
 RELEASE = references()[0]
+VERSION = RELEASE.partition("==")[2]
 app = typer.Typer(
     help="Put our core under the engine whose core it can replace: its own tests, its scheduler.",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -22,9 +23,14 @@ app = typer.Typer(
 )
 
 
+CompiledOption = Annotated[bool, typer.Option("--compiled", help="Our core in its compiled form.")]
+VersionOption = Annotated[str, typer.Option(metavar="VERSION", help="The release.")]
+
+
 def run_tests(
-    release: Annotated[str, typer.Option(metavar="VERSION", help="The release.")] = RELEASE.partition("==")[2],
+    release: VersionOption = VERSION,
     suite: Annotated[list[str] | None, typer.Option(help="Only this suite; can be repeated.")] = None,
+    compiled: CompiledOption = False,
     as_json: JsonOption = False,
     over: "Patch | None" = None,
 ) -> None:
@@ -40,7 +46,7 @@ def run_tests(
     known = guarded(lambda: suites_of(name))
     if wrong := [one for one in suite or () if one not in known]:
         raise typer.BadParameter(f"no suite {wrong[0]!r}; there are {', '.join(known)}")
-    reports = guarded(lambda: run_own_tests(name, suite or known, timed_teller()))
+    reports = guarded(lambda: run_own_tests(name, suite or known, timed_teller(), compiled))
     if as_json:
         print(tagged("own-tests", {"release": name, "suites": [report.as_json() for report in reports]}))
     else:
@@ -51,10 +57,12 @@ def run_tests(
 
 
 def run_schedule(
+    release: VersionOption = VERSION,
     mixes: Annotated[int, typer.Option(min=1, help="How many random mixes of requests.")] = 500,
     seed: SeedOption = None,
     first: Annotated[int, typer.Option(min=0, help="Number of the first mix.")] = 0,
     timed: Annotated[bool, typer.Option("--time", help="Measure scheduler steps per second, too.")] = False,
+    compiled: CompiledOption = False,
     fault: Annotated[str, typer.Option(help="Make this mistake in our core, to see that it is noticed.")] = "",
     as_json: JsonOption = False,
     over: "Patch | None" = None,
@@ -66,10 +74,11 @@ def run_schedule(
     """
     from ..compat.schedule import compare_mixes, time_schedulers
 
-    name = patched_name(RELEASE, over) if over else RELEASE
+    name = f"{RELEASE.partition('==')[0]}=={release}"
+    name = patched_name(name, over) if over else name
     seed = secrets.randbelow(2**32) if seed is None else seed
-    found = guarded(lambda: compare_mixes(name, seed, range(first, first + mixes), fault))
-    times = guarded(lambda: time_schedulers(name)) if timed else []
+    found = guarded(lambda: compare_mixes(name, seed, range(first, first + mixes), fault, compiled))
+    times = guarded(lambda: time_schedulers(name, compiled=compiled)) if timed else []
     if as_json:
         print(tagged("schedule", {"release": name, **found.as_json(), "times": times}))
     else:

@@ -36,7 +36,7 @@ def fetch_tests(family: Family, release: str, place: PythonPlace, say: Callable[
 
     `place` is the environment of the release; pip runs in its interpreter, since the build asks for torch.
     """
-    own = own_tests_of(family)
+    own = own_tests_of(family, release)
     home = environments.home() / f"tests-{family.name}-{release}"
     fetched = Fetched(home / f"{family.distribution}-{release}", home / "tools")
     if (home / _COMPLETE).exists():
@@ -58,11 +58,11 @@ def fetch_tests(family: Family, release: str, place: PythonPlace, say: Callable[
     return fetched
 
 
-def own_tests_of(family: Family) -> OwnTests:
-    """The tests of the family's reference release. InstallError if it has none."""
+def own_tests_of(family: Family, version: str) -> OwnTests:
+    """The tests of a release of a family. InstallError if there are none that can be run."""
     if family.own_tests is None:
         raise InstallError(f"{family.name} has no tests that can be run here")
-    return family.own_tests()
+    return family.own_tests(version)
 
 
 def _unpack(archive: Path, into: Path, starts: Sequence[str]) -> None:
@@ -79,6 +79,8 @@ def _run(command: Sequence[str], more: Mapping[str, str]) -> None:
 
 
 PASSED = "passed"
+OURS, COMPILED = "ours", "compiled"
+"""Our core as it is, and compiled."""
 PACKAGES = ("model", "fuzz", "impl")
 """Packages that our core needs in another interpreter."""
 DEADLINE_S = 3600.0
@@ -95,7 +97,8 @@ class SuiteReport(NamedTuple):
     theirs: Outcomes
     ours: Outcomes
     declared: Mapping[str, str]
-    """Test to the deviation or reason for which it need not pass over ours."""
+    """Test to the deviation or reason for which it need not pass over ours. One named without parameters stands for
+    all of its own."""
 
     @property
     def passing(self) -> list[str]:
@@ -110,18 +113,24 @@ class SuiteReport(NamedTuple):
     @property
     def undeclared(self) -> list[str]:
         """Those of these for which no reason is declared."""
-        return [test for test in self.differing if test not in self.declared]
+        return [test for test in self.differing if not self.reason(test)]
 
     @property
     def stale(self) -> list[str]:
         """Tests with a declared reason that pass over ours all the same."""
-        return sorted(test for test in self.declared if self.theirs.get(test) == self.ours.get(test) == PASSED)
+        needed = {name for test in self.differing for name in (test, test.partition("[")[0])}
+        run = {name for test in self.passing for name in (test, test.partition("[")[0])}
+        return sorted(test for test in self.declared if test in run - needed)
+
+    def reason(self, test: str) -> str:
+        """Why it need not pass over ours; empty if it has to."""
+        return self.declared.get(test) or self.declared.get(test.partition("[")[0], "")
 
     def lines(self) -> list[str]:
         """The report for people."""
         counts = f"{len(self.passing)} pass on the release, {len(self.passing) - len(self.differing)} of them over ours"
         lines = [f"{self.name}: {counts}"]
-        lines += [f"  {test}\n    {self.declared.get(test, 'NOT DECLARED')}" for test in self.differing]
+        lines += [f"  {test}\n    {self.reason(test) or 'NOT DECLARED'}" for test in self.differing]
         lines += [f"  {test}\n    declared, but passes: take it out of the table" for test in self.stale]
         return lines
 
@@ -131,7 +140,7 @@ class SuiteReport(NamedTuple):
             "suite": self.name,
             "theirs": len(self.passing),
             "ours": len(self.passing) - len(self.differing),
-            "differing": {test: self.declared.get(test) for test in self.differing},
+            "differing": {test: self.reason(test) or None for test in self.differing},
             "undeclared": self.undeclared,
             "stale": self.stale,
         }
@@ -142,8 +151,10 @@ def suites_of(release: str) -> tuple[str, ...]:
     return tuple(_tests_of(release)[1].suites)
 
 
-def run_own_tests(release: str, suites: Sequence[str], say: Callable[[str], None]) -> list[SuiteReport]:
-    """Run these suites of a release over both cores. The release is fetched where necessary.
+def run_own_tests(
+    release: str, suites: Sequence[str], say: Callable[[str], None], compiled: bool = False
+) -> list[SuiteReport]:
+    """Run these suites of a release over both cores, ours as it is or compiled. What is missing is fetched.
 
     TargetUnavailableError if the release is not installed, has no tests or cannot be fetched, or if nothing ran.
     """
@@ -160,7 +171,7 @@ def run_own_tests(release: str, suites: Sequence[str], say: Callable[[str], None
         for over_ours in (False, True):
             say(f"{name}: over {'our core' if over_ours else 'the core of ' + release}")
             with TemporaryDirectory(prefix="blockproof-tests-") as scratch, python_of(release, PACKAGES) as python:
-                test_run = _Run(own, fetched, Path(scratch), over_ours)
+                test_run = _Run(own, fetched, Path(scratch), over_ours and (COMPILED if compiled else OURS))
                 outcomes[over_ours] = test_run.outcomes(python, name)
         reports.append(SuiteReport(name, outcomes[False], outcomes[True], own.declared))
     return reports
@@ -172,9 +183,9 @@ def _tests_of(release: str) -> tuple[str, OwnTests]:
     if family is None:
         raise ValueError(f"{release!r} names no release")
     version = family.version_in(unpatched(release))
-    if version != family.reference:
-        raise TargetUnavailableError(f"{release}: our core stands in for {family.reference} only")
-    return version, own_tests_of(family)
+    if version not in family.replaced:
+        raise TargetUnavailableError(f"{release}: our core stands in for {' and '.join(family.replaced)} only")
+    return version, own_tests_of(family, version)
 
 
 def _folder(scratch: str, name: str) -> Path:
@@ -190,7 +201,8 @@ class _Run:
     own: OwnTests
     fetched: Fetched
     scratch: Path
-    over_ours: bool
+    ours: str | bool
+    """The form of our core, False for the release's."""
 
     def outcomes(self, python: ReleasePython, suite: str) -> Outcomes:
         """What each test came to. TargetUnavailableError, with the last lines of the output, if nothing ran."""
@@ -201,8 +213,8 @@ class _Run:
         tests = self.fetched.tests
         path = ":".join([python.environment["PYTHONPATH"], str(self.fetched.tools), str(tests)])
         more = {"PYTHONPATH": path, self.own.outcomes_variable: str(told), "HF_HUB_OFFLINE": "1"}
-        if self.over_ours:
-            more[self.own.over_ours_variable] = "1"
+        if self.ours:
+            more[self.own.over_ours_variable] = str(self.ours)
         options = ("-q", "-p", self.own.plugin, "-p", "no:cacheprovider", "-W", "ignore", "--tb=no")
         places = (f"--rootdir={tests}", f"--confcutdir={tests / self.own.roots}", "--continue-on-collection-errors")
         files = [str(tests / file) for file in self.own.suites[suite]]

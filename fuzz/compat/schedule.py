@@ -14,16 +14,18 @@ from typing import Any
 
 from ...model.core import Model
 from ..adapters import family_of
+from ..adapters.impl import rule_for
 from ..findings.ops_json import operation_from_json, shape_from_json, to_json
 from ..opening.commands import Printing
 from ..opening.known_deviations import model_for
 from ..opening.targets import python_of
 from ..targets.base import TargetUnavailableError
 from ..targets.deviations import DeviatingModel
-from .own_tests import PACKAGES
+from ..targets.family import unpatched
+from .own_tests import COMPILED, OURS, PACKAGES
 
-THEIRS, OURS = "theirs", "ours"
-_REGISTER = "register"
+THEIRS = "theirs"
+_REGISTER, _PROCESSED = "register", "processed"
 _CALL_COUNT = "calls"
 """In a step: how many calls on the core there were until then, which is not compared."""
 
@@ -89,7 +91,9 @@ class ScheduleComparison:
         }
 
 
-def compare_mixes(release: str, seed: int, numbers: range, fault: str = "") -> ScheduleComparison:
+def compare_mixes(
+    release: str, seed: int, numbers: range, fault: str = "", compiled: bool = False
+) -> ScheduleComparison:
     """Run these mixes over both cores and compare. `fault`, for tests, is made in our core.
 
     TargetUnavailableError if the release is not installed or has no scheduler to run, or if a process fails.
@@ -97,19 +101,20 @@ def compare_mixes(release: str, seed: int, numbers: range, fault: str = "") -> S
     comparison = ScheduleComparison(seed)
     with _children(release) as child:
         given = [str(seed), str(numbers.start), str(len(numbers))]
-        theirs, ours = child(THEIRS, *given), child(OURS, *given, *([fault] if fault else []))
+        theirs = child(THEIRS, *given)
+        ours = child(COMPILED if compiled else OURS, *given, *([fault] if fault else []))
         for mine, other in zip(theirs, ours, strict=True):
             comparison.mixes.append(_compared(release, mine, other))
     return comparison
 
 
-def time_schedulers(release: str, rounds: int = 5, steps: int = 100) -> list[dict[str, object]]:
+def time_schedulers(release: str, rounds: int = 5, steps: int = 100, compiled: bool = False) -> list[dict[str, object]]:
     """Scheduler steps per second over both cores, measured in turn (A B A B ...): for each workload the median of each,
     and the median, least and greatest of the ratios of pairs. Errors as for `compare_mixes`."""
     times: dict[str, list[tuple[float, float]]] = {}
     with _children(release) as child:
         for _ in range(rounds):
-            pair = [list(child(core, "time", str(steps))) for core in (THEIRS, OURS)]
+            pair = [list(child(core, "time", str(steps))) for core in (THEIRS, COMPILED if compiled else OURS)]
             for mine, other in zip(*pair, strict=True):
                 times.setdefault(mine["name"], []).append((mine["ns"], other["ns"]))
     found: list[dict[str, object]] = []
@@ -125,7 +130,7 @@ def time_schedulers(release: str, rounds: int = 5, steps: int = 100) -> list[dic
 def _children(release: str) -> Iterator[Callable[..., Iterator[dict[str, Any]]]]:
     """A function that runs the adapter's module in the release's interpreter and yields what it prints."""
     family = family_of(release)
-    if family is None or not family.mixes:
+    if family is None or not family.mixes or unpatched(release).partition("==")[2] not in family.replaced:
         raise TargetUnavailableError(f"{release}: there is no scheduler to run over two cores")
     module = family.mixes
     with python_of(release, PACKAGES) as python, ExitStack() as started:
@@ -167,7 +172,9 @@ def explained_difference(
     if at is None:
         return (), "no call on the core that a step depends on was answered differently"
     shape = shape_from_json(theirs["shape"])
-    released, right = model_for(release, shape), Model(shape)
+    family = family_of(release)
+    core = family.replaced[unpatched(release).partition("==")[2]] if family else ""
+    released, right = model_for(release, shape), Model(shape, rule_for(core))
     for side, told, model in (("the release", theirs, released), ("ours", ours, right)):
         if problem := _disagreement(model, told["calls"][: at + 1]):
             return (), f"{side} and its model: {problem}"
@@ -181,6 +188,9 @@ def _disagreement(model: Model, calls: Sequence[Any]) -> str:
     for number, (raw, told) in enumerate(calls):
         if _REGISTER in raw:  # no operation: a scheduler registers what it has learnt late
             model.register(raw[_REGISTER], raw["tokens"])
+            continue
+        if _PROCESSED in raw:  # asynchronous steps end later than their tokens are counted
+            model.requests[raw[_PROCESSED]].processed = raw["tokens"]
             continue
         outcome = to_json(model.apply(operation_from_json(raw)))
         if told is not None and outcome != told:

@@ -26,6 +26,10 @@ class Driver(Protocol):
         """A new request with these tokens, hashed as the core built last wants it."""
         ...
 
+    def report_hits(self, request: Any) -> None:
+        """Let events tell of what a lookup finds for this request. NotImplementedError if there is no such thing."""
+        ...
+
     def lookup(self, request: Any) -> int:
         """Tokens of the longest cached prefix, which the next `admit` of this request uses."""
         ...

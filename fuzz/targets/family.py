@@ -136,8 +136,10 @@ class Family:
     """By version that the model describes exactly, so that lockstep holds: returns its known deviations."""
     scheduler: str = ""
     """Module that runs a release's own scheduler, in its interpreter (`scheduler_cases`); empty for none."""
-    own_tests: "Callable[[], OwnTests] | None" = None
-    """The tests of the reference release; None if they cannot be run."""
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    """By version whose core one of ours can stand in for: the name of that, without what says that it is compiled."""
+    own_tests: "Callable[[str], OwnTests] | None" = None
+    """The tests of a release of `replaced`, by its version; None if they cannot be run."""
     mixes: str = ""
     """Module that runs random requests through the release's scheduler, in its interpreter; empty for none."""
     mutable: "Callable[[], Mutable] | None" = None

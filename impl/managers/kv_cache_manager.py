@@ -33,11 +33,14 @@ class KVCacheBlocks:
     def __add__(self, other: "KVCacheBlocks") -> "KVCacheBlocks":
         return KVCacheBlocks(tuple([*mine, *theirs] for mine, theirs in zip(self.blocks, other.blocks, strict=True)))
 
-    def get_block_ids(self, allow_none: bool = False) -> tuple[list[int], ...] | None:
-        """The ids per group. With `allow_none`, None if every group is empty."""
-        if allow_none and not any(self.blocks):
+    def get_block_ids(
+        self, allow_none: bool = False, *, group_ids: Iterable[int] | None = None
+    ) -> tuple[list[int], ...] | None:
+        """The ids per group, of all groups or of these. With `allow_none`, None if every one of them is empty."""
+        groups = self.blocks if group_ids is None else tuple([self.blocks[i] for i in group_ids])
+        if allow_none and not any(groups):
             return None
-        return tuple([ids_of(group) for group in self.blocks])
+        return tuple([ids_of(group) for group in groups])
 
     def get_unhashed_block_ids(self) -> list[int]:
         """Ids of the blocks without identity. AssertionError unless there is one group."""
@@ -45,12 +48,13 @@ class KVCacheBlocks:
             raise AssertionError(
                 f"{len(self.blocks)} groups: use get_unhashed_block_ids_all_groups() for other than one"
             )
-        return [block.block_id for block in self.blocks[0] if block.content is None]
+        return [block.block_id for block in self.blocks[0] if block.block_hash is None]
 
     def get_unhashed_block_ids_all_groups(self) -> list[list[int]]:
         """Ids of the blocks without identity per group, nulls left out."""
         return [
-            [block.block_id for block in group if block.content is None and not block.is_null] for group in self.blocks
+            [block.block_id for block in group if block.block_hash is None and not block.is_null]
+            for group in self.blocks
         ]
 
     def new_empty(self) -> "KVCacheBlocks":

@@ -295,10 +295,9 @@ class MambaManager(SingleTypeKVCacheManager):
         (docs/evidence/hits.md). The free queue's order, which lockstep compares, guards it.
         """
         count = min(self.num_cached_block.get(request_id, 0), len(hashes))
-        find = self.block_pool.cached_block_hash_to_block.find
         if count:
-            found = [find(self.kv_cache_group_id, content) for content in reversed(hashes[:count])]
-            self.block_pool.renew([block for block in found if block is not None])
+            known = self.block_pool.cached_block_hash_to_block
+            self.block_pool.renew(known.found(self.kv_cache_group_id, hashes[count - 1 :: -1]))
 
     def free(self, request_id: str) -> None:
         """Give back all states."""

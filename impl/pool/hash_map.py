@@ -1,7 +1,7 @@
 """Which blocks are registered under which hash, in each group (core.md §4)."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import TypeAlias
@@ -38,6 +38,12 @@ class BlockHashToBlockMap:
         """The earliest block registered under the hash in this group that is still there, or None."""
         found = self.groups[group].get(content)
         return next(iter(found.values())) if isinstance(found, dict) else found
+
+    def found(self, group: int, contents: Iterable[BlockHash]) -> list[KVCacheBlock]:
+        """Of each of these hashes that is known the block that `find` has. Most of a prompt's states are not kept: what
+        is not there costs a probe and no call."""
+        found = [entry for entry in map(self.groups[group].get, contents) if entry is not None]
+        return [next(iter(entry.values())) if isinstance(entry, dict) else entry for entry in found]
 
     def get_one_block(self, key: BlockHashWithGroupId) -> KVCacheBlock | None:
         """The earliest registered block that is still there, or None."""

@@ -8,7 +8,7 @@ from typing import Any
 from ..hashing.block_hash import BlockHash
 from ..hashing.block_hashing import BlockHashList, external_hashes
 from ..hashing.extra_keys import CacheableRequest
-from ..pool.block import KVCacheBlock, loose_run, with_and_without_identity
+from ..pool.block import KVCacheBlock, ids_of, loose_run, with_and_without_identity
 from ..pool.block_pool import BlockPool
 from ..pool.events import MEDIUM_GPU, BlockRemoved
 from .events import Places, blocks_stored
@@ -53,11 +53,12 @@ class TodayPool(BlockPool):
         block_mask: Sequence[bool] | None = None,
     ) -> None:
         """As before; names of a part of a block are no use any more once the whole has one."""
-        for i in range(num_cached_blocks, num_full_blocks) if self.partial else ():
-            block = blocks[i]
-            inside = self.partial.get(block.block_id, maxsize) < (i + 1) * block_size
-            if inside and (block_mask is None or block_mask[i - num_cached_blocks]):
-                self.unname(block)
+        if self.partial and self.partial.keys() & ids_of(blocks[num_cached_blocks:num_full_blocks]):
+            for i in range(num_cached_blocks, num_full_blocks):
+                block = blocks[i]
+                inside = self.partial.get(block.block_id, maxsize) < (i + 1) * block_size
+                if inside and (block_mask is None or block_mask[i - num_cached_blocks]):
+                    self.unname(block)
         super().cache_full_blocks(
             request, blocks, num_cached_blocks, num_full_blocks, block_size, kv_cache_group_id, block_mask
         )
@@ -130,10 +131,13 @@ class TodayPool(BlockPool):
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
         """As before; who reads one of them is told."""
         blocks = super().get_new_blocks(num_blocks)
-        if self.further or self.partial or self._watchers:
-            for block in blocks:
-                self.partial.pop(block.block_id, None)
-                self._forget_further(block)
+        if self.further or self.partial:  # of few blocks: what is asked for is intersected, not looked up one by one
+            ids = ids_of(blocks)
+            for block_id in self.partial.keys() & ids:
+                del self.partial[block_id]
+            for block_id in self.further.keys() & ids:
+                self._forget_further(self._made[block_id])
+        if self._watchers:
             self._tell_watchers(blocks)
         return blocks
 

@@ -162,6 +162,20 @@ class TodayCoordinator(KVCacheCoordinator):
         steps.known &= not any(isinstance(manager, ReferenceWindowManager) for manager in self.single_type_managers)
         return steps
 
+    def get_num_blocks_to_allocate(
+        self,
+        *given: Any,
+        num_local_computed_tokens: int | None = None,
+        prefill_end: int | None = None,
+        **named: Any,
+    ) -> int:
+        """As before. A scheduler asks, too, and says what is known here: how many of the computed tokens come from no
+        outside, and where the request stops to be in its prompt."""
+        if prefill_end is not None:
+            for manager in self.leaving_checkpoints:
+                manager.prompt_ends = prefill_end
+        return super().get_num_blocks_to_allocate(*given, **named)
+
     # Names.
 
     def reach(self, num_tokens: int) -> int:

@@ -2,6 +2,7 @@
 names all before it; and where a draft model reads on, a name covers tokens behind the block."""
 
 from collections.abc import Callable
+from typing import Any
 
 from ..hashing.block_hash import BlockHash
 from ..hashing.block_hashing import BlockHashListWithBlockSize, hash_block_tokens
@@ -11,7 +12,12 @@ from ..hashing.hash_functions import HashFunction
 
 
 class LastHashes(BlockHashListWithBlockSize):
-    """Hashes of larger blocks: each is one of the small hashes, so that none is made."""
+    """Hashes of larger blocks: each is one of the small hashes, so that none is made, and many are one slice."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.block_hashes[self.scale_factor - 1 :: self.scale_factor][index]
+        return super().__getitem__(index)
 
     def _at(self, i: int) -> BlockHash:
         return self.block_hashes[(i + 1) * self.scale_factor - 1]

@@ -26,6 +26,8 @@ class ByNames(SingleTypeKVCacheManager):
     """What all types have in common by the rule of today."""
 
     block_pool: TodayPool
+    is_thinned = False
+    """Whether a retention interval says anything of the type."""
 
     def __post_init__(self, *given: Any, **named: Any) -> None:
         super().__post_init__(*given, **named)
@@ -154,8 +156,9 @@ class ByNames(SingleTypeKVCacheManager):
     def wanted(
         self, request: CacheableRequest, first: int, end: int, retention_interval: int | None
     ) -> Sequence[bool] | None:
-        """As before; under a retention interval also what a hit reads that ends where others share the prefix."""
-        if retention_interval is None:
+        """As before; under a retention interval also what a hit reads that ends where others share the prefix. What
+        is not thinned out says by its names where that is."""
+        if retention_interval is None or not self.is_thinned:
             return super().wanted(request, first, end, None)
         size, spec, blocks = self.block_size, self.kv_cache_spec, range(first, end)
         mask: list[bool] | None = [False for _ in blocks]
@@ -207,8 +210,8 @@ class ByNames(SingleTypeKVCacheManager):
 
     def free(self, request_id: str) -> None:
         """Give back all blocks: named ones to the back, others to the front, the end of the table first."""
-        null = self._null_block
-        self._give_back([block for block in self.pop_table(request_id)[::-1] if block is not null])
+        null, blocks = self._null_block, self.pop_table(request_id)[::-1]
+        self._give_back([block for block in blocks if block is not null] if null in blocks else blocks)
 
     def pop_table(self, request_id: str) -> list[KVCacheBlock]:
         """Forget the request; its table stays held."""
@@ -244,6 +247,8 @@ class CrossToday(ByNames, CrossAttentionManager):
 
 class SlidingToday(ByNames, SlidingWindowManager):
     """A sliding window."""
+
+    is_thinned = True
 
 
 class ChunkedToday(ByNames, ChunkedLocalAttentionManager):

@@ -13,6 +13,8 @@ from .managers import OF_TODAY, ByNames, Tail
 class MambaToday(ByNames, MambaManager):
     """A state at the end of a prompt is named if the step ended exactly there."""
 
+    is_thinned = True
+
     def __post_init__(self, *given: object, **named: object) -> None:
         super().__post_init__(*given, **named)
         self.offers: list[tuple[str, int, int, int]] = []

@@ -63,16 +63,23 @@ def check(shape: Shape, rules: Sequence[Rule]) -> None:
     flagged = shape.caching and any(group.eagle for group in shape.groups)
     demand(not flagged or shape.reads_ahead <= shape.scheduler_block_size, "ValueError")
     retention = shape.retention_interval
-    thinned = any(rule.windowed or isinstance(rule, Mamba) for rule in rules)
+    thinned = any(map(is_thinned, rules))
     if retention is not None and (thinned or retention):
         demand(thinned and retention >= 0 and retention % shape.scheduler_block_size == 0, "ValueError")
     lookup.check_groups(shape, rules)
 
 
+def is_thinned(rule: Rule) -> bool:
+    """Whether a retention interval says anything of such a group: of windows and states."""
+    return rule.windowed or isinstance(rule, Mamba)
+
+
 def worth(core: Core, group: int, i: int, request: Request, unit: int = 0) -> bool:
     """Under a retention interval, states and windows are kept where a hit can resume: behind the prompt, and where a
-    prefix ends that other requests share (`Request.junction`). Hits end at multiples of `unit` tokens, if given."""
-    interval, unit = core.shape.retention_interval, unit or core.alignment
+    prefix ends that other requests share (`Request.junction`). All else is kept as ever, and says where that is. Hits
+    end at multiples of `unit` tokens, if given."""
+    unit = unit or core.alignment
+    interval = core.shape.retention_interval if is_thinned(core.rules[group]) else None
     ends = {0} if interval is None else resumed_at(core, request, unit)
     every = unit if interval is None else interval
     return any(lookup.worth_registering(core.rules[group], i, every, end) for end in ends)

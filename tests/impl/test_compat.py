@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -58,14 +59,17 @@ TOY = {
 """By its name, what each module that is not replaced has to have: an engine of that series in few lines."""
 
 
-def in_a_toy(folder: Path, script: Path) -> "subprocess.CompletedProcess[str]":
-    """Runs the script where the modules of `TOY` are all that there is of vLLM."""
-    for name, text in TOY.items():
+def in_a_toy(
+    folder: Path, script: Path, toy: Mapping[str, str] = TOY, version: str = "0.23.0"
+) -> "subprocess.CompletedProcess[str]":
+    """Runs the script where the modules of the toy are all that there is of vLLM."""
+    for name, text in toy.items():
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (folder / "vllm-0.23.0.dist-info").mkdir()
-    (folder / "vllm-0.23.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.23.0\n")
+    told = folder / f"vllm-{version}.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
     places = [str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
     return subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=300)
@@ -118,7 +122,7 @@ def test_a_core_that_is_loaded_already_is_not_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "part"), [(None, "vllm is not installed here"), ("0.33.0", "vllm 0.33.0 is installed, but")]
+    ("version", "part"), [(None, "vllm is not installed here"), ("0.31.0", "vllm 0.31.0 is installed, but")]
 )
 def test_only_the_series_whose_modules_we_have_is_replaced(
     version: str | None, part: str, monkeypatch: pytest.MonkeyPatch

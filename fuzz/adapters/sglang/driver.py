@@ -53,6 +53,10 @@ class SglangDriver:
         self._extend(request, hit, tokens)
         return True
 
+    def report_hits(self, request: Any) -> None:
+        """See `Driver.report_hits`."""
+        raise NotImplementedError("it tells nobody of hits")
+
     def proceed(self, request: Any, tokens: int) -> bool:
         """See `Driver.proceed`."""
         calls, start = self._engine.calls, request.kv.kv_committed_len

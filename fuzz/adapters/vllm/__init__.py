@@ -81,10 +81,10 @@ def _known_between(version: str) -> Known:
     return Known(deviations_of(version), partial(policy_of, version), traces=traces, reaction_to=reaction)
 
 
-def _own_tests() -> OwnTests:
-    from .own_tests import OWN_TESTS
+def _own_tests(version: str) -> OwnTests:
+    from .own_tests import own_tests_of
 
-    return OWN_TESTS
+    return own_tests_of(version)
 
 
 def _mutable() -> Mutable:
@@ -108,6 +108,7 @@ FAMILY = Family(
         **{version: partial(_known_between, version) for version in BETWEEN},
         "0.33.0": _known_0330,
     },
+    replaced={REFERENCE: "impl", "0.33.0": "impl-today"},
     own_tests=_own_tests,
     mutable=_mutable,
     mixes=f"{__name__}.scheduler_mixes",

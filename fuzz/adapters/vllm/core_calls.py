@@ -26,6 +26,8 @@ from ...findings.ops_json import to_json
 
 REGISTER = "register"
 """Key of a call that is no operation: it has the request whose first `tokens` tokens are registered."""
+PROCESSED = "processed"
+"""Key of what is no call: the request of which the outcome of `tokens` tokens is known, by the scheduler's count."""
 
 
 class CoreCalls:
@@ -93,15 +95,17 @@ class CoreCalls:
     def _new_step_starts(self, result: object) -> None:
         self._calls.append((StepStart(), None))
 
-    def _get_computed_blocks(self, result: Any, request: Any) -> None:
-        blocks, tokens = result
-        self._calls.append((Lookup(request.request_id), Done((tokens, _ids(blocks)))))
+    def _get_computed_blocks(self, result: Any, request: Any, limit: int | None = None) -> None:
+        blocks, tokens, *_ = result
+        self._calls.append((Lookup(request.request_id, limit), Done((tokens, _ids(blocks)))))
         self._hit = request.request_id
 
     def _allocate_slots(
         self, result: Any, request: Any, num_new_tokens: int, new_computed_blocks: Any = None, **more: Any
     ) -> None:
-        name = request.request_id
+        name, in_flight = request.request_id, getattr(request, "num_in_flight_tokens", None)
+        if in_flight is not None:
+            self._calls.append(({PROCESSED: name, "tokens": request.num_computed_tokens - in_flight}, None))
         operation = Allocate(
             name,
             num_new_tokens,
@@ -112,6 +116,8 @@ class CoreCalls:
             encoder_tokens=more.get("num_encoder_tokens", 0),
             gate=more.get("full_sequence_must_fit", False),
             reserved=more.get("reserved_blocks", 0),
+            in_flight=in_flight or 0,
+            alone=not more.get("has_scheduled_reqs", True),
         )
         self._calls.append((operation, Refused() if result is None else Done(_ids(result))))
         if result is not None:

@@ -20,6 +20,9 @@ class VllmStyleDriver:
 
     def build(self, shape: Shape) -> object:
         """See `Driver.build`."""
+        for name, used in {"Shape.watermark": shape.watermark, "Group.checkpoint": _leaves_states(shape)}.items():
+            if used and name not in self._release.offers:
+                raise NotImplementedError(f"it has no {name}")
         self._manager = self._binding.manager(shape)
         self._shape = shape
         self._hasher: Any = None
@@ -31,6 +34,12 @@ class VllmStyleDriver:
         if self._hasher is None:
             self._hasher = self._binding.block_hasher(self._shape)
         return self.make(self._fields(name, prompt, self._hasher))
+
+    def report_hits(self, request: Any) -> None:
+        """See `Driver.report_hits`."""
+        if "Submit.reports_hits" not in self._release.offers:
+            raise NotImplementedError("it tells nobody of hits")
+        request.kv_cache_report_mode = "full"
 
     def lookup(self, request: Any) -> int:
         """See `Driver.lookup`."""
@@ -82,7 +91,8 @@ class VllmStyleDriver:
         return self._manager.take_events()
 
     def ran(self, requests: Sequence[Any], tokens: int) -> None:
-        """See `Driver.ran`; and what the scheduler drains at the end of a step."""
+        """See `Driver.ran`; and what the scheduler drains at the end of a step, before the next one begins."""
+        self._manager.new_step_starts()
         for request in requests:
             request.num_computed_tokens += tokens
         if self._release.offers_boundary_states:
@@ -138,3 +148,7 @@ class VllmStyleDriver:
 
     def _fields(self, name: str, prompt: list[int], hasher: Any) -> Mapping[str, Any]:
         return self._binding.request_fields(Submit(name, ()), hasher, len) | {"prompt_token_ids": prompt}
+
+
+def _leaves_states(shape: Shape) -> bool:
+    return any(group.checkpoint for group in shape.groups)

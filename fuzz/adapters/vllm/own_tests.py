@@ -1,4 +1,5 @@
-"""The tests of vLLM 0.23.0 itself: which are about the core and its users, what they need, and which ours fails.
+"""The tests of vLLM 0.23.0 and 0.33.0 themselves: which are about the core and its users, what they need, and which
+ours fails.
 
 The tests come with the source distribution; nothing of it is kept here.
 """
@@ -7,6 +8,7 @@ import json
 from collections.abc import Mapping
 
 from ...targets.family import OwnTests
+from .own_tests_0330 import DECLARED as DECLARED_0330
 from .own_tests_plugin import OUTCOMES, OVER_OURS
 from .releases import REFERENCE
 
@@ -112,28 +114,33 @@ DECLARED: Mapping[str, str] = {
     ),
 }
 
-OWN_TESTS = OwnTests(
-    suites={
-        "core": (
-            *(f"{_CORE}{name}.py" for name in ("kv_cache_utils", "prefix_caching", "single_type_kv_cache_manager")),
-            *(f"{_CORE}{name}.py" for name in ("kv_cache_metrics", "kv_sharing", "encoder_cache_manager")),
-            *(f"{_CORE}{name}.py" for name in ("scheduler", "async_scheduler")),
-            f"tests/v1/{_REGISTRY}",
-        ),
-        "connectors": (
-            "tests/v1/kv_connector/unit",
-            "tests/v1/simple_kv_offload/test_scheduler.py",
-        ),
-        "priorities": (f"{_CORE}priority_scheduler_random.py",),
-    },
-    unpacked=("tests/", "pyproject.toml"),
-    roots="tests/v1",
-    plugin=f"{__package__}.own_tests_plugin",
-    build_needs=("setuptools<81", "setuptools_scm", "setuptools-rust", "wheel"),
-    test_needs=("pytest", "pytest-asyncio", "tblib"),
-    build_environment={"VLLM_TARGET_DEVICE": "empty", "VLLM_VERSION_OVERRIDE": REFERENCE},
-    files={f"{name}/config.json": json.dumps(model) for name, model in MODELS.items()},
-    outcomes_variable=OUTCOMES,
-    over_ours_variable=OVER_OURS,
-    declared=DECLARED,
-)
+_SUITES: Mapping[str, tuple[str, ...]] = {
+    "core": (
+        *(f"{_CORE}{name}.py" for name in ("kv_cache_utils", "prefix_caching", "single_type_kv_cache_manager")),
+        *(f"{_CORE}{name}.py" for name in ("kv_cache_metrics", "kv_sharing", "encoder_cache_manager")),
+        *(f"{_CORE}{name}.py" for name in ("scheduler", "async_scheduler")),
+        f"tests/v1/{_REGISTRY}",
+    ),
+    "connectors": (
+        "tests/v1/kv_connector/unit",
+        "tests/v1/simple_kv_offload/test_scheduler.py",
+    ),
+    "priorities": (f"{_CORE}priority_scheduler_random.py",),
+}
+
+
+def own_tests_of(version: str) -> OwnTests:
+    """The tests of a release whose core ours can stand in for."""
+    return OwnTests(
+        suites=_SUITES,
+        unpacked=("tests/", "pyproject.toml"),
+        roots="tests/v1",
+        plugin=f"{__package__}.own_tests_plugin",
+        build_needs=("setuptools<81", "setuptools_scm", "setuptools-rust", "wheel"),
+        test_needs=("pytest", "pytest-asyncio", "tblib"),
+        build_environment={"VLLM_TARGET_DEVICE": "empty", "VLLM_VERSION_OVERRIDE": version},
+        files={f"{name}/config.json": json.dumps(model) for name, model in MODELS.items()},
+        outcomes_variable=OUTCOMES,
+        over_ours_variable=OVER_OURS,
+        declared=DECLARED if version == REFERENCE else DECLARED_0330,
+    )

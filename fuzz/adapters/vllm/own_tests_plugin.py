@@ -1,8 +1,8 @@
 """A plugin for pytest with which the tests of vLLM's source distribution run here, without a GPU and without network.
 
 Loaded with `-p` in the interpreter of a release. What each test came to is written as JSON to the file that the
-environment variable in `OUTCOMES` names. With `OVER_OURS` set, our core takes the place of the release's before
-anything imports it.
+environment variable in `OUTCOMES` names. With `OVER_OURS` set, to `compiled` for that form, our core takes the place of
+the release's before anything imports it.
 
 The tests ask for configurations of public models: those in `own_tests.py` lie where they look. Two of the models are
 multimodal, and a scheduler asks their processors, which need further packages and files, how many tokens an image may
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ..impl import module_of_impl
+from ..impl import install_impl
 
 OUTCOMES = "BLOCKPROOF_TEST_OUTCOMES"
 OVER_OURS = "BLOCKPROOF_OVER_OURS"
@@ -38,8 +38,8 @@ def _budget(vllm_config: Any, mm_registry: object) -> Any:
 
 def pytest_configure(config: object) -> None:
     """Before any test file is imported: the core, the platform, the multimodal models."""
-    if os.environ.get(OVER_OURS):
-        module_of_impl("compat").install()
+    if core := os.environ.get(OVER_OURS):
+        install_impl(core == "compiled")
     platform = import_module("vllm.platforms.cpu").CpuPlatform()
     vars(import_module("vllm.platforms")).update(current_platform=platform, _current_platform=platform)
     registry = import_module("vllm.multimodal.registry").MultiModalRegistry

@@ -1,24 +1,25 @@
 """Random mixes of requests through the scheduler of a release, over its own core or over ours: what each step was.
 
 In the interpreter of the release, `python -m blockproof.fuzz.adapters.vllm.scheduler_mixes CORE SEED FIRST COUNT`
-runs the mixes `FIRST .. FIRST + COUNT - 1` and prints a line of JSON for each. CORE is `theirs` or `ours`; the mixes
-depend on SEED and their number only. A name of `FAULTS` behind it, for tests, is a mistake that is made in our core.
-`... CORE time STEPS` measures instead.
+runs the mixes `FIRST .. FIRST + COUNT - 1` and prints a line of JSON for each. CORE is `theirs`, `ours` or `compiled`,
+which is ours, too; the mixes depend on SEED and their number only. A name of `FAULTS` behind it, for tests, is a
+mistake that is made in our core. `... CORE time STEPS` measures instead.
 """
 
 import json
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from ...simulation.contents import TokenContents
 from ...simulation.protocol import ClientRequest
-from ..impl import module_of_impl
+from ..impl import install_impl, module_of_impl
 from .core_calls import CoreCalls
 from .played import PlayedRun
-from .scheduler_config import Setup, shape_of
+from .scheduler_config import RETENTION_FIELD, Setup, shape_of
 from .scheduler_groups import TIMED, draw_of_mix
 
 _STEPS = 400
@@ -74,7 +75,10 @@ def run_mix(seed: int, number: int, follow: bool = True) -> dict[str, object]:
     run = PlayedRun(_setup(random))
     setup = run.engine.built.setup  # no engine has chunked attention and Eagle
     steps: list[object] = []
-    calls = CoreCalls(run.scheduler.kv_cache_manager, setup.shape) if follow else None
+    # A release may have an interval where none is asked for.
+    interval = getattr(run.engine.built.cache_config, RETENTION_FIELD, setup.retention)
+    shape = replace(setup.shape, retention_interval=interval)
+    calls = CoreCalls(run.scheduler.kv_cache_manager, shape) if follow else None
     schedule = run.scheduler.schedule
 
     def noted() -> Any:
@@ -167,8 +171,8 @@ FAULTS: Mapping[str, Callable[[], None]] = {"free-order": _frees_in_reverse}
 
 def main(core: str, *given: str) -> None:
     """See above."""
-    if core == "ours":
-        module_of_impl("compat").install()
+    if core != "theirs":
+        install_impl(core == "compiled")
     if given[0] == "time":
         for name in TIMED:
             print(json.dumps({"name": name, "ns": time_steps(name, int(given[1]))}), flush=True)

@@ -43,8 +43,15 @@ def test_a_reason_whose_test_passes_is_stale() -> None:
     assert "declared, but passes" in stale.lines()[-1]
 
 
+def test_a_reason_without_parameters_stands_for_all_of_them() -> None:
+    theirs = {"a[1]": "passed", "a[2]": "passed", "b[1]": "passed"}
+    told = report(theirs, {"a[1]": "failed", "a[2]": "passed", "b[1]": "passed"}, a="ranks: why", b="ranks: why")
+    assert told.undeclared == []
+    assert told.stale == ["b"]
+
+
 def test_every_declared_reason_is_a_known_deviation() -> None:
-    own = own_tests.own_tests_of(VLLM)
+    own = own_tests.own_tests_of(VLLM, "0.23.0")
     known = VLLM.exact[VLLM.reference]()
     ids = {deviation.id for deviation in (*known.deviations, *known.configuration_deviations)}
     assert len(own.declared) == 20
@@ -65,7 +72,7 @@ def test_the_command_ends_with_what_was_found(
     outcomes: tuple[str, str], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs, ours = outcomes
-    monkeypatch.setattr(own_tests, "run_own_tests", lambda release, suites, say: [report({"a": theirs}, {"a": ours})])
+    monkeypatch.setattr(own_tests, "run_own_tests", lambda *given: [report({"a": theirs}, {"a": ours})])
     assert main(["compat", "test", "--suite", "core", "--json"]) == code
 
 
@@ -115,8 +122,9 @@ def test_only_the_tests_are_unpacked_and_kept_beside_the_releases(
 
 def test_suites_are_those_of_the_reference_release() -> None:
     assert suites_of(RELEASE) == ("core", "connectors", "priorities")
-    with pytest.raises(TargetUnavailableError, match=r"stands in for 0\.23\.0 only"):
-        suites_of("vllm==0.33.0")
+    assert suites_of("vllm==0.33.0") == suites_of(RELEASE)
+    with pytest.raises(TargetUnavailableError, match=r"stands in for 0\.23\.0 and 0\.33\.0 only"):
+        suites_of("vllm==0.31.0")
 
 
 @pytest.mark.slow

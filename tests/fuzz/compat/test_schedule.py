@@ -89,7 +89,7 @@ def test_findings_are_the_mixes_without_an_explanation() -> None:
 @pytest.mark.parametrize(("first", "code"), [(None, 0), (4, 1)])
 def test_the_command_ends_with_what_was_found(first: int | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     found = ScheduleComparison(1, [ScheduleMix(0, "full", "Setup()", 3, 0, 0, first)])
-    monkeypatch.setattr(schedule, "compare_mixes", lambda *given: found)
+    monkeypatch.setattr(schedule, "compare_mixes", lambda *given, **named: found)
     assert main(["compat", "schedule", "--mixes", "1", "--json"]) == code
 
 
@@ -103,6 +103,15 @@ def test_a_target_without_a_scheduler_is_refused() -> None:
 def test_the_scheduler_does_the_same_over_both_cores_but_for_known_deviations() -> None:
     found = compare_mixes(RELEASE, 2, range(12))
     assert len(found.mixes) == 12
+    assert found.findings == []
+    assert {mix.first for mix in found.mixes if mix.shape in ("full", "full+sliding")} == {None}
+    assert sum(mix.hits for mix in found.mixes) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(environments.find("vllm==0.33.0") is None, reason="blockproof targets install vllm==0.33.0")
+def test_the_scheduler_of_today_does_so_over_our_core_of_today() -> None:
+    found = compare_mixes("vllm==0.33.0", 1, range(12))
     assert found.findings == []
     assert {mix.first for mix in found.mixes if mix.shape in ("full", "full+sliding")} == {None}
     assert sum(mix.hits for mix in found.mixes) > 0
