@@ -187,9 +187,9 @@ class SimulatedFamily:
         """The engine without a known defect."""
         return SimulatedFamily(suspect.engine)
 
-    def run_without(self, suspect: Suspect) -> Guarded:
-        """The same story without a known defect."""
-        return Guarded(suspect.engine, suspect.story)
+    def run_without(self, suspect: Suspect, fault: str) -> Guarded:
+        """The same story without a known defect; what was planted is still there."""
+        return Guarded(PLANTED[fault](suspect.engine) if fault else suspect.engine, suspect.story)
 
     def go_on_behind(self, known: str) -> None:
         """Stories are told of an engine without this known defect from now on, so that what lies behind it is seen."""

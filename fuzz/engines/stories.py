@@ -262,7 +262,7 @@ class Stories:
         """What the story shows without this cause: nothing if such an engine refuses the pool, where it `may_refuse`;
         None if there is no such engine."""
         try:
-            run = self.family.run_without(suspect)
+            run = self.family.run_without(suspect, self.task.fault)
         except PoolTooSmallError:
             return [] if may_refuse else None
         except Exception:

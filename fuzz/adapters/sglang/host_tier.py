@@ -14,6 +14,7 @@ from ...simulation.tiers import NOBODY, LowerTier, TierDeed, TierEvent
 from .engine import Cache
 from .host_copies import TIER, Copies
 from .host_settings import DEVICE, HostSettings
+from .refused import is_refused
 
 
 class HostTier:
@@ -109,7 +110,9 @@ class HostTier:
         if host is None:
             return
         places = self._pages(host)
-        request, last = ("", 0) if self.is_stale else self._owner.get(self._pages(device_indices)[-1], ("", 0))
+        request, last = self._owner.get(self._pages(device_indices)[-1], ("", 0))
+        if self.is_stale and last != NOBODY:
+            request, last = "", 0
         first = NOBODY if last == NOBODY else last - len(places) + 1  # on the way of whoever has the last one
         for number, place in enumerate(places, first):
             self._owner_there[place] = request, number
@@ -140,7 +143,7 @@ class HostTier:
         self._held.clear()
 
     def _looked(self, found: Any, params: Any) -> None:
-        if params.req is None or self._tree.disable:
+        if params.req is None or self._tree.disable or is_refused(params.req):
             return
         first = found.device_prefix_len // self._page
         asked = len(params.key) // self._page - first

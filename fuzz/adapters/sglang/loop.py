@@ -13,11 +13,10 @@ from typing import Any
 from ...simulation.protocol import Slots
 from .engine import Cache, SglangEngine, imported
 from .host_tier import HostTier
+from .refused import is_refused
 from .scheduler import UNHEARD, ServerSettings, new_scheduler
 from .standing_in import without_noise
 
-_NEVER = 0
-"""The only token of the prompt that is computed for a request which is refused."""
 _WIDEST = 64
 """More than there are requests in a step."""
 
@@ -230,7 +229,7 @@ class EventLoop:
                     first,
                     count,
                     samples=request is not self.scheduler.chunked_req,
-                    is_refused=request.origin_input_ids[0] == _NEVER,
+                    is_refused=is_refused(request),
                     inputs=tuple(self._given(token, request.rid) for token in inputs[place]),
                     table=tuple(table.tolist()),
                     written=tuple(written[place]),

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from .engine import Cache, SglangEngine, imported
 from .host_settings import HostSettings
+from .refused import is_refused
 from .standing_in import stand_in_for
 
 SPARE = 5
@@ -263,7 +264,7 @@ class _Placed:
             self._pending_chunked_abort_req = None
             left.append(request)
         if AGAIN in mended:
-            left += [waits for waits in self.waiting_queue if waits.to_finish is not None]
+            left += [waits for waits in self.waiting_queue if waits.to_finish is not None and not is_refused(waits)]
         for request in left:
             self.abort_request(imported("sglang.srt.managers.io_struct").AbortReq(rid=request.rid))
         super().process_pending_chunked_abort()  # type: ignore[misc]

@@ -1,5 +1,6 @@
 """SGLang's own scheduler under simulation: skipped where neither it nor an environment with it is installed."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -54,11 +55,20 @@ def test_a_story_bears_the_name_of_the_cause_without_which_nothing_is_found(caps
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("what", ["stored-beside-new-weights", "looked-for-on-the-host"])
+def test_what_a_server_does_for_a_prompt_that_it_refuses_is_not_judged_as_for_that_prompt(capsys, what):
+    """One token stands in place of the prompt: nothing of the prompt is looked for, and nothing of it is stored."""
+    assert main(["replay", str(INPUTS / f"refused-prompt-{what}.json"), "--target", NAME]) == 0
+    assert "nothing found" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("fault", ["other-blocks", "forgets"])
 def test_a_planted_fault_is_found(tmp_path, capsys, fault):
     judge = {"other-blocks": "memory", "forgets": "progress"}[fault]
-    assert simulated(tmp_path, "--steps", "1000", "--fault", fault) == 1
-    assert f": {judge}, step " in capsys.readouterr().out
+    assert simulated(tmp_path, "--steps", "300", "--fault", fault, "--keep-going") == 1
+    assert re.search(rf"\nnew: {judge}: .*: {judge}, step ", capsys.readouterr().out)
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -85,7 +85,7 @@ class Family:
             yield Suspect("never to be built", Numbers((13,)))
             yield Suspect(self.known, Numbers(tuple(n for n in story.numbers if n != self.left_out)))
 
-    def run_without(self, suspect: Suspect) -> "FakeRun":
+    def run_without(self, suspect: Suspect, fault: str) -> "FakeRun":
         return self.run_of(suspect.story)
 
     def go_on_behind(self, known: str) -> None:
@@ -117,7 +117,7 @@ class FakeRun:
         return [StoryFinding("progress", "still", "eight", 2)] if 8 in self.numbers else []
 
 
-def told_by(task: StoryTask, family: Family | None = None) -> tuple[Any, list[dict[str, Any]]]:
+def told_by(task: StoryTask, family: Any = None) -> tuple[Any, list[dict[str, Any]]]:
     found: list[dict[str, Any]] = []
     stories = Stories(family or Family(), task, lambda name, told: found.append(told) if name == "found" else None)
     return stories.run(), found
@@ -154,6 +154,18 @@ def test_an_engine_without_a_known_defect_is_compared_with_the_engine_itself() -
     assert family.run_of(STORY_OF_SIX).run(500)
     assert not family.shows_anything(STORY_OF_SIX, "", 500)
     assert family.shows_anything(STORY_OF_SIX, "forgets", 500)
+
+
+class WithRemedies(OneAtATime):
+    """It has a known defect, it says, that never shows."""
+
+    remedies: ClassVar[dict[str, type[OneAtATime]]] = {"harmless": OneAtATime}
+
+
+def test_a_planted_mistake_is_not_put_down_to_a_known_defect() -> None:
+    family, task = SimulatedFamily(WithRemedies(), "forgets"), StoryTask(fault="forgets", shrink_seconds=0.0)
+    (one,) = told_by(replace(task, replay=family.story_to_json(STORY_OF_SIX)), family)[1]
+    assert (one["judge"], one["known"]) == ("progress", "")
 
 
 def test_a_finding_is_shrunk_and_named() -> None:
