@@ -204,8 +204,7 @@ class SimulatedRun:
             self.tiers.launched(batch)
             self.tiers.delivered(batch.delivered)
         self._flying.append((batch, ran))
-        if len(self._flying) > 1:
-            self._counts["steps in flight beside another"] += 1
+        self._counts["steps in flight beside another"] += len(self._flying) > 1
 
     def _land(self, drain: bool) -> None:
         """Tell the engine of the oldest step if there are as many in flight as may be, or nothing new was begun; and of
@@ -221,6 +220,7 @@ class SimulatedRun:
         told = self._transferred = bool(heard)
         if self._flying and (len(self._flying) >= self.depth or drain):
             batch, ran = self._flying.popleft()
+            self.device.voids.landed()
             if self.tiers is not None:
                 self.tiers.landed()
             self._deliver(self._call("update", batch, heard.beside(ran.results)))
