@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 from ..findings.story_finding import StoryFinding, place_of, rule_of
 from .answers import AnswerFormError, EngineRaisedError, problem_with
 from .contents import branch_of
-from .device import RanStep, SimulatedDevice
+from .device import SimulatedDevice
+from .device_records import RanStep
 from .judges import CHECKS, FATE, MEMORY, TIER, TOKENS, Client, ClientJudge
 from .memory import Slot
 from .network import HALVES, Network
@@ -288,7 +289,7 @@ class SimulatedRun:
             self._events.popleft()
             self._moved = True
             self._do(one)
-            self._count(one)
+            self._counts[f"{one.what}{' in flight' if self._flying else ''}"] += 1
 
     def _do(self, one: Happening) -> None:
         if self.tiers is not None:
@@ -300,9 +301,6 @@ class SimulatedRun:
 
     def _is_quiet(self) -> bool:
         return not self.device.busy and (self._is_idle() or self._still >= TIDY + self._timeout)
-
-    def _count(self, one: Happening) -> None:
-        self._counts[f"{one.what}{' in flight' if self._flying else ''}"] += 1
 
     def _found_live(self, id: str) -> Client | None:
         client = self.judge.clients.get(id)

@@ -8,7 +8,6 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -316,16 +315,17 @@ def _fail_reads_of_another_life(half: MoriioHalf, pair: "MoriioPair") -> None:
     half.agent.may_read = lambda engine, transfer: may_read(engine, transfer) and transfer.endswith(engine)
 
 
-_ONE_GROUP = {"states": False, "groups": False}
-_GROUPS = {"states": False, "groups": True}
-_STATES = {"states": True, "groups": True}
-
-
-def _end_who_failed(half: MoriioHalf, pair: "MoriioPair", *, states: bool, groups: bool) -> None:
+def _end_who_failed(what: str) -> Callable[[MoriioHalf, "MoriioPair"], None]:
     """Of a read that fails the request ends, and nobody else; nothing of it is found any more."""
-    connector, groups_here = half.connector, len(half.connector.blocks_per_sw) > 1
-    if connector._has_mamba == states and groups_here == groups and any((*connector.blocks_per_sw, groups)):
-        half.ends_failed = True
+
+    def mend(half: MoriioHalf, pair: "MoriioPair") -> None:
+        connector = half.connector
+        several = "states" if connector._has_mamba else "groups"
+        alone = "window" if any(connector.blocks_per_sw) else "full"
+        if what == (several if len(connector.blocks_per_sw) > 1 else alone):
+            half.ends_failed = True
+
+    return mend
 
 
 def _ask_again(half: MoriioHalf, pair: "MoriioPair") -> None:
@@ -386,13 +386,13 @@ MORIIO_DEFECTS: Mapping[str, Defect] = {
     "state-read-beside-its-block": Defect(MEMORY, "reads the state", _read_states_where_they_are_looked_for),
     "read-of-another-life": Defect(MEMORY, "holds", _fail_reads_of_another_life),
     "read-behind-the-lease": Defect(MEMORY, "holds", _fail_what_came_too_late),
-    "failed-load-of-a-window": Defect(MEMORY, "for which there is no slot", partial(_end_who_failed, **_ONE_GROUP)),
-    "failed-load-of-several-groups": Defect(FATE, "multiple KV cache groups", partial(_end_who_failed, **_GROUPS)),
+    "failed-load-of-a-window": Defect(MEMORY, "for which there is no slot", _end_who_failed("window")),
+    "failed-load-of-several-groups": Defect(FATE, "multiple KV cache groups", _end_who_failed("groups")),
     "state-from-outside": Defect(FATE, "raises ValueError", _count_one_state_more),
     "failed-load-stays-cached": Defect(MEMORY, "holds", _evict_what_has_failed),
     "vllm-project/vllm#49250": Defect(TOKENS, "alone it gets", _drop_what_is_in_flight),
     "restarted-engine-is-not-asked-again": Defect(FATE, "TransferError", _ask_again),
-    "failed-load-of-states": Defect(FATE, "TransferError", partial(_end_who_failed, **_STATES)),
+    "failed-load-of-states": Defect(FATE, "TransferError", _end_who_failed("states")),
 }
 """Those of the halves of MoRIIOConnector in read mode (docs/evidence/pairs.md)."""
 

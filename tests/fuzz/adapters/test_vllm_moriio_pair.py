@@ -64,6 +64,7 @@ FOUND = {
     "read-of-another-life": MEMORY,
     "read-behind-the-lease": MEMORY,
     "failed-load-of-a-window": MEMORY,
+    "failed-load-stays-cached": MEMORY,
     "failed-load-of-several-groups": FATE,
     "failed-load-of-states": FATE,
     "restarted-engine-is-not-asked-again": FATE,
