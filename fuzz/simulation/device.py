@@ -4,24 +4,13 @@ Steps run in the order in which they are launched, as on a device's queue. A tok
 that was wrong, another token comes out, and what the step writes is wrong for everybody who reads it later.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...model.attention import Mamba, Rule, Step, rule_for
 from .contents import ALPHABET, JUNK, TokenContents, branch_of, mixed, sampled
-from .device_records import DRAFTS_RIGHT, DeviceTransfer, OnDevice
+from .device_records import DRAFTS_RIGHT, DeviceTransfer, OnDevice, RanStep, Voids
 from .memory import NOTHING, Placed, Slot, SlotMemory, said
 from .protocol import ClientRequest, EngineShape, Scheduled, ScheduledBatch, SlotCopy, Slots, SlotTransfer, StepResults
-
-
-@dataclass(frozen=True)
-class RanStep:
-    """What came of a launched step."""
-
-    results: StepResults
-    wrong: tuple[str, ...]
-    """What is wrong with it, a line each; what stands before the colon says where."""
-    writes: frozenset[Slot] = frozenset()
 
 
 class SimulatedDevice:
@@ -44,6 +33,7 @@ class SimulatedDevice:
         self._changed: list[str] = []
         """What was not kept, a line each."""
         self._written: list[Slot] = []
+        self.voids = Voids()
 
     @property
     def reached(self) -> dict[str, int]:
@@ -123,18 +113,26 @@ class SimulatedDevice:
                 one.ends = now
                 self._end(one, right=True)
 
-    def _begin(self, told: SlotTransfer, now: int, flying: frozenset[Slot]) -> None:
+    def _end_within(self, one: DeviceTransfer, now: int) -> None:
+        """It ends before the step computes. If it has failed, the engine hears that with the results of the step, which
+        nobody may use."""
+        self._await((one.told.id,), now)
+        if one.ends < 0:
+            one.is_over = True
+            self.voids.add(self.cells.get(slot) for slot in self._slots_of(one.told))
+
+    def _begin(self, told: SlotTransfer, now: int, flying: frozenset[Slot], within: bool = False) -> None:
         slots = self._slots_of(told)
         delay = self._delays[self.transfers % len(self._delays)] if self._delays else 0
         self.transfers += 1
-        overtaken = frozenset(slots) & flying if told.kind == "load" else frozenset()
+        overtaken = {slot: self.cells.get(slot) if within else NOTHING for slot in slots if slot in flying}
         kept = {slot: self.cells.get(slot) for slot in slots if told.kept and not slot[1] % self.cells.width}
-        self._under_way.append(DeviceTransfer(told, now + delay if delay >= 0 else -1, overtaken, kept))
+        self._under_way.append(DeviceTransfer(told, -1 if told.fails or delay < 0 else now + delay, overtaken, kept))
         if told.kind == "load":
             for slot in slots:
                 self.cells.put(slot, self.cells.junk())
 
-    def transfer(self, told: SlotTransfer, overtaken: frozenset[Slot] = frozenset(), right: bool = True) -> None:
+    def transfer(self, told: SlotTransfer, overtaken: Mapping[Slot, int] | None = None, right: bool = True) -> None:
         """Its slots get what they are to hold; what nobody reads where it was overtaken, or has gone wrong."""
         cells, slots = self.cells, self._slots_of(told)
         if told.kind == "store":
@@ -147,7 +145,9 @@ class SimulatedDevice:
             own = [] if one is None else self.tags_of(one, told.group)
             tags = [own[position] if position < len(own) else cells.junk() for position in told.positions]
         for slot, tag in zip(slots, tags, strict=True):
-            cells.put(slot, cells.junk() if slot in overtaken or not right else tag)
+            before = (overtaken or {}).get(slot, tag)
+            same = right and before == tag
+            cells.put(slot, tag if same else before if before in self.voids else cells.junk())
 
     def lose(self, half: int, of: int) -> None:
         """A half of so many that share the blocks has crashed: nothing is in its blocks, no transfer gets there any
@@ -160,7 +160,7 @@ class SimulatedDevice:
         width, kept = self.cells.width, list[DeviceTransfer]()
         for one in self._under_way:
             there = one.told.other if one.told.tier in self._memories else ()
-            if any(slot // width in blocks for slot in there):
+            if not one.is_over and any(slot // width in blocks for slot in there):
                 one.ends, one.is_over = -1, one.told.kind == "store"
             own = one.told.device
             if not any(slot // width in blocks for slot in own):
@@ -187,11 +187,14 @@ class SimulatedDevice:
             if told.now:
                 self.transfer(told)
             elif told.kind == "load":
-                self._begin(told, now, flying)
+                self._begin(told, now, flying, within := told.id in batch.awaited)
+                if within:
+                    self._end_within(self._under_way[-1], now)
 
     def launch(self, batch: ScheduledBatch, now: int = 0, flying: frozenset[Slot] = frozenset()) -> RanStep:
         """Run a step in round `now`; `flying`: what steps in flight write."""
         self._written = []
+        self.voids.launched()
         self.prepare(batch, now, flying)
         wrong, self._changed = [*self._changed, *self._breaches(batch)], []
         pieces = [piece for part in batch.parts if (piece := self._piece(part, wrong)) is not None]
@@ -309,7 +312,7 @@ class _Piece:
         self.known = len(one.contents.tokens)
         self.first_end = self.right = self.end - len(part.drafts)
         self.samples = self.first_end == self.known if part.samples is None else part.samples
-        self.is_wrong = False
+        self.is_wrong = self.is_void = False
         self._accepted: list[int] = []
         self._places = [device.placed(group, slots) for group, slots in enumerate(part.slots or ())]
         if self.samples:
@@ -331,7 +334,7 @@ class _Piece:
     def read(self, early: bool, wrong: list[str]) -> None:
         """Check what its queries read: states before anything is written, tokens as the engine does."""
         for group, place in enumerate(self._places):
-            rule = self.device.rules[group]
+            rule, before = self.device.rules[group], len(self.device.cells.misread)
             named = f"(group {group}, {rule.group.kind})"
             if isinstance(rule, Mamba):
                 line = self._state_read(group, rule, place) if early and self.start else ""
@@ -346,7 +349,16 @@ class _Piece:
                 continue
             if line:
                 self.is_wrong = True
-                wrong.append(f"{self.part.request}: {line}")
+                self.is_void |= any(tag in self.device.voids for _, tag in self.device.cells.misread[before:])
+                if not self.is_void:
+                    wrong.append(f"{self.part.request}: {line}")
+
+    def _junk(self) -> int:
+        """Something wrong to be written."""
+        tag = self.device.cells.junk()
+        if self.is_void:
+            self.device.voids.add((tag,))
+        return tag
 
     def write(self) -> None:
         """Write what it computes; rejected drafts write what nobody may read."""
@@ -361,7 +373,7 @@ class _Piece:
                 slot = place.target(position)
                 if slot is not None:
                     is_right = position < self.right and not self.is_wrong
-                    cells.compute(slot, tags[position] if is_right else cells.junk(), self.part.request, position)
+                    cells.compute(slot, tags[position] if is_right else self._junk(), self.part.request, position)
                     self.device.note(slot)
 
     def finish(self) -> tuple[int, ...]:
@@ -373,12 +385,11 @@ class _Piece:
         if not self.samples:
             return ()
         if self.first_end < self.known:  # in the midst of a prompt
-            return (sampled(contents.values[self.first_end - 1], contents.branch),)
+            return (self.is_void * JUNK + sampled(contents.values[self.first_end - 1], contents.branch),)
         token = contents.next_token()
-        if self.is_wrong:
-            token = JUNK + token
-        contents.extend((token,))
-        return (*self._accepted, token)
+        other = JUNK + token if self.is_wrong else token
+        contents.extend((token if self.is_void else other,))  # what is void is sampled again
+        return (*self._accepted, other)
 
     def _spoil(self) -> None:
         """What it wrote depends on what it read wrong."""
@@ -387,7 +398,7 @@ class _Piece:
             if not isinstance(self.device.rules[group], Mamba):
                 for position in range(self.start, self.right):
                     if (slot := place.target(position)) is not None:
-                        cells.put(slot, cells.junk())
+                        cells.put(slot, self._junk())
 
     # States.
 
@@ -399,7 +410,7 @@ class _Piece:
             number = place.slots.at.get(start)
             if number is None:
                 return f"{where}, for which there is no slot"
-            found, named = device.cells.get((place.memory, number)), f"slot {number}"
+            slot, named = (place.memory, number), f"slot {number}"
         else:
             table = place.slots.table
             seen, entry, held = one.states.get(group, (0, 0, None))
@@ -410,8 +421,12 @@ class _Piece:
                 block = held
             if block is None:
                 return f"{where}, for which there is no block"
-            found, named = device.cells.page(place.memory, block)[0], f"block {block}"
-        return "" if found == tag else f"{where} in {named}, which holds {said(found)}"
+            slot, named = (place.memory, block * device.cells.width), f"block {block}"
+        found = device.cells.get(slot)
+        if found == tag:
+            return ""
+        device.cells.misread.append((slot, found))
+        return f"{where} in {named}, which holds {said(found)}"
 
     def _write_states(self, group: int, rule: Mamba, place: Placed) -> None:
         cells, tags = self.device.cells, self.device.tags_of(self.one, group)
@@ -420,7 +435,7 @@ class _Piece:
             for after, number in at.items():
                 if after > self.start:
                     good = after <= self.right and not self.is_wrong
-                    cells.put((place.memory, number), tags[after - 1] if good else cells.junk())
+                    cells.put((place.memory, number), tags[after - 1] if good else self._junk())
             return
         table, step = place.slots.table, Step(self.start, self.end, self.end - self.first_end)
         writes = rule.writes(step, self.right)
@@ -428,7 +443,7 @@ class _Piece:
             block = table[entry] if entry < len(table) else None
             if block is not None:
                 good = after <= self.right and not self.is_wrong
-                cells.fill(place.memory, block, tags[after - 1] if good else cells.junk())
+                cells.fill(place.memory, block, tags[after - 1] if good else self._junk())
         read = max(entry for entry, after in writes.items() if after == self.right)
         held = table[read] if read < len(table) else None
         if held is not None:

@@ -198,6 +198,7 @@ class EnginePair:
             tuple(name for batch in batches for name in batch.preempted),
             own=taken,
             cleared=tuple(block for batch in batches for block in batch.cleared),
+            awaited=tuple(id for batch in batches for id in batch.awaited),
         )
 
     def update(self, batch: ScheduledBatch | None, results: StepResults) -> tuple[Delivered, ...]:
@@ -224,7 +225,7 @@ class EnginePair:
 
     def _own(self, name: str, ids: Sequence[str]) -> list[str]:
         """Of these transfers those of a half in this life, under the names that it gave; and of nobody."""
-        mine = f"{name} {self._built[name]}/"
+        mine = self._named(name, "")
         return [id.removeprefix(mine) for id in ids if id.startswith(mine) or "/" not in id]
 
     def _tell_refused(self) -> None:
@@ -247,7 +248,12 @@ class EnginePair:
             copies=tuple(self._copy(name, copy) for copy in batch.copies),
             transfers=tuple(told for told in moved if told is not None),
             cleared=tuple(self._block(name, block) for block in batch.cleared),
+            awaited=tuple(self._named(name, id) for id in batch.awaited),
         )
+
+    def _named(self, name: str, id: str) -> str:
+        """What all others call a transfer of a half."""
+        return f"{name} {self._built[name]}/{id}"
 
     def _block(self, name: str, block: int) -> int:
         """A block of this half; one that is not in its pool is in none."""
@@ -275,12 +281,12 @@ class EnginePair:
     def _transfer(self, name: str, told: SlotTransfer) -> SlotTransfer | None:
         """None if it cannot begin: then it has failed."""
         there, _, life = told.tier.partition(" ")
-        id, tier, other = f"{name} {self._built[name]}/{told.id}", told.tier, tuple(told.other)
-        if there in HALVES:
+        id, tier, other = self._named(name, told.id), told.tier, tuple(told.other)
+        device = tuple(self._slot(name, slot) for slot in told.device)
+        if there in HALVES and not told.fails:
             if not self._is_up(there) or life not in ("", str(self._network.lives[there])):
                 self._refused.append((name, id))
                 return None
             tier = f"device {told.group}" if self.separate_pools else "device"
             other = tuple(self._slot(there, slot) for slot in other)
-        device = tuple(self._slot(name, slot) for slot in told.device)
         return replace(told, id=id, device=device, tier=tier, other=other)

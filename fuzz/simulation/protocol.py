@@ -226,6 +226,8 @@ class SlotTransfer:
     now: bool = False
     kept: bool = False
     """What begins a block that is stored must stay there until the end; who goes on behind it is free to."""
+    fails: bool = False
+    """Nobody is there from where it loads."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,8 @@ class ScheduledBatch:
     cleared: tuple[int, ...] = ()
     """Blocks that are emptied before anything is copied."""
     awaited: tuple[str, ...] = ()
-    """Ids of transfers that are over before all of that, stores of the batch itself among them."""
+    """Ids of transfers that are over before all of that, stores of the batch itself among them. Loads of the batch are
+    over before it computes, and may fail: the end of both is told."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 from ..findings.story_finding import StoryFinding, place_of, rule_of
 from .answers import AnswerFormError, EngineRaisedError, problem_with
 from .contents import branch_of
-from .device import RanStep, SimulatedDevice
+from .device import SimulatedDevice
+from .device_records import RanStep
 from .judges import CHECKS, FATE, MEMORY, TIER, TOKENS, Client, ClientJudge
 from .memory import Slot
 from .network import HALVES, Network
@@ -204,8 +205,7 @@ class SimulatedRun:
             self.tiers.launched(batch)
             self.tiers.delivered(batch.delivered)
         self._flying.append((batch, ran))
-        if len(self._flying) > 1:
-            self._counts["steps in flight beside another"] += 1
+        self._counts["steps in flight beside another"] += len(self._flying) > 1
 
     def _land(self, drain: bool) -> None:
         """Tell the engine of the oldest step if there are as many in flight as may be, or nothing new was begun; and of
@@ -221,6 +221,7 @@ class SimulatedRun:
         told = self._transferred = bool(heard)
         if self._flying and (len(self._flying) >= self.depth or drain):
             batch, ran = self._flying.popleft()
+            self.device.voids.landed()
             if self.tiers is not None:
                 self.tiers.landed()
             self._deliver(self._call("update", batch, heard.beside(ran.results)))
@@ -288,7 +289,7 @@ class SimulatedRun:
             self._events.popleft()
             self._moved = True
             self._do(one)
-            self._count(one)
+            self._counts[f"{one.what}{' in flight' if self._flying else ''}"] += 1
 
     def _do(self, one: Happening) -> None:
         if self.tiers is not None:
@@ -300,9 +301,6 @@ class SimulatedRun:
 
     def _is_quiet(self) -> bool:
         return not self.device.busy and (self._is_idle() or self._still >= TIDY + self._timeout)
-
-    def _count(self, one: Happening) -> None:
-        self._counts[f"{one.what}{' in flight' if self._flying else ''}"] += 1
 
     def _found_live(self, id: str) -> Client | None:
         client = self.judge.clients.get(id)

@@ -48,6 +48,12 @@ def _open_mooncake_pair() -> object:
     return MooncakePair()
 
 
+def _open_moriio_pair() -> object:
+    from .moriio_pair import MoriioPair
+
+    return MoriioPair()
+
+
 def _known() -> Known:
     from .configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
     from .deviations import DEVIATIONS, ELSEWHERE, policy_of
@@ -98,7 +104,12 @@ FAMILY = Family(
     open_target=_open_target,
     open_calculator=_open_calculator,
     open_engine=_open_engine,
-    pairs={"nixl": _open_nixl_pair, "nixl-push": _open_nixl_push_pair, "mooncake": _open_mooncake_pair},
+    pairs={
+        "nixl": _open_nixl_pair,
+        "nixl-push": _open_nixl_push_pair,
+        "mooncake": _open_mooncake_pair,
+        "moriio": _open_moriio_pair,
+    },
     requirements=(files(__package__) / "requirements.txt").read_text(),
     releases=KNOWN,
     reference=REFERENCE,

@@ -117,6 +117,10 @@ class PairHalf:
         """What the router sends along with a request."""
         return dict(parameters)
 
+    def _told_always(self) -> Mapping[str, object]:
+        """What its connector is told besides."""
+        return {}
+
     def _wait(self) -> None:
         """Give up what was waited for too long."""
 
@@ -154,7 +158,10 @@ class PairHalf:
             kv_connector=self.connector_name,
             kv_role=_ROLES[self._port.name],
             engine_id=self.engine_id,
-            kv_connector_extra_config={name: int(str(shape.options[name])) for name in self.told},
+            kv_connector_extra_config={
+                **{name: int(str(shape.options[name])) for name in self.told},
+                **self._told_always(),
+            },
             kv_load_failure_policy=shape.options["kv_load_failure_policy"],
         )
 

@@ -132,10 +132,13 @@ class AttemptsRouter:
 
     def _computed(self, job: _Job, message: TokensTold) -> None:
         """The prompt is computed; its first token is sampled again where it is answered."""
-        if not message.parameters:
+        if not message.parameters and message.ended != "stop":
             self._begin(job)
             return
         job.where = "decode"
+        if not message.parameters:  # it is kept for nobody whose first token ends it
+            self._answer_alone(job)
+            return
         self._port.send("decode", Serve(job.request, job.attempt, message.parameters))
 
     def _hear(self, sender: str, message: Alive) -> None:

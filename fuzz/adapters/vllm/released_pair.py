@@ -63,7 +63,16 @@ class ReleasedPair(EnginePair):
     """Makes one of the engines, a `PairHalf`."""
     defects: ClassVar[Mapping[str, Defect]] = DEFECTS
     offers = frozenset({"failures", "salts", "priorities"})
-    attention = ("full", "full", "full+sliding", "full+sliding", "sliding", "full+chunked", "full+mamba", "full+mamba")
+    attention: tuple[str, ...] = (
+        "full",
+        "full",
+        "full+sliding",
+        "full+sliding",
+        "sliding",
+        "full+chunked",
+        "full+mamba",
+        "full+mamba",
+    )
     mamba_modes = ("align",)
     block_sizes = (4, 8, 16)
     own_blocks = 1

@@ -1,11 +1,13 @@
 """The device: what it makes of slots, copies, states and transfers, and what it says of what is wrong."""
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
 from blockproof.fuzz.findings.story_finding import rule_of
 from blockproof.fuzz.simulation.contents import JUNK
-from blockproof.fuzz.simulation.device import RanStep, SimulatedDevice
+from blockproof.fuzz.simulation.device import SimulatedDevice
+from blockproof.fuzz.simulation.device_records import RanStep
 from blockproof.fuzz.simulation.protocol import (
     ClientRequest,
     Scheduled,
@@ -290,6 +292,40 @@ def test_what_is_awaited_is_over_before_the_step():
     assert (ran.wrong, made.ended(3)) == ((), (("t",), ()))
     own = step(made, "a", 0, 5, table(1, 2, 3), transfers=(swap("store", kept=True),), awaited=("t",))
     assert (own.wrong, made.ended(3)) == ((), (("t",), ()))
+
+
+OUTSIDE = SlotTransfer("t", "load", 0, (2, 3), request="b", positions=(0, 1))
+
+
+def test_a_load_that_is_awaited_is_there_before_its_step_and_told():
+    made = device(delays=(30,))
+    ran = step(made, "b", 2, 3, table(1, 4, 6), transfers=(OUTSIDE,), awaited=("t",))
+    assert (ran.wrong, made.ended(3)) == ((), (("t",), ()))
+
+
+@pytest.mark.parametrize(("delays", "fails"), [((-1,), False), ((0,), True)])
+def test_what_is_computed_with_a_load_that_fails_within_the_step_may_not_be_used(delays, fails):
+    """The engine hears of that with the results of the step; a step in flight behind it knows no more."""
+    made, load = device(delays=delays), replace(OUTSIDE, fails=fails)
+    right = step(device(), "b", 0, 5, table(1, 4, 6)).results.tokens["b"]
+    ran = step(made, "b", 2, 3, table(1, 4, 6), transfers=(load,), awaited=("t",))
+    assert (ran.wrong, ran.results.tokens["b"]) == ((), (JUNK + right[0],))
+    assert made.ended(3) == ((), ("t",))
+    behind = step(made, "b", 5, 1, table(1, 4, 6))
+    assert not behind.wrong
+    assert behind.results.tokens["b"][0] > JUNK
+    made.voids.landed()
+    made.voids.landed()
+    assert "reads position 0 in block 1" in step(made, "b", 5, 1, table(1, 4, 6)).wrong[0]
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("a", False), ("c", True)])
+def test_a_load_within_a_step_may_meet_what_a_step_in_flight_writes_where_that_is_the_same(name, wrong):
+    made = device(delays=(0,))
+    ran = step(made, name, 0, 5, table(1, 2, 3))
+    part = Scheduled("b", 2, 3, slots=(table(1, 5, 6),))
+    batch = ScheduledBatch((part,), transfers=(OUTSIDE,), awaited=("t",))
+    assert bool(made.launch(batch, 3, ran.writes).wrong) is wrong
 
 
 def test_transfers_at_once_come_in_their_order():
