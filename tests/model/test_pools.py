@@ -1,6 +1,7 @@
 """A core with a pool of the host: small stories, with what follows from docs/reference/today.md."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from blockproof.model.core import Model
@@ -72,7 +73,8 @@ def test_a_prefix_is_read_from_the_host_and_pages_that_are_there_are_taken_up():
     told(model, StepStart(), Free("a"), Submit("b", (*PROMPT, 7)))
     outcome = told(model, Lookup("b"))
     assert isinstance(outcome, Done)
-    length, rows = outcome.value
+    found: Any = outcome.value
+    length, rows = found
     assert length == 10
     assert [len(row) for row in rows] == [5, 5, 0, 0]
     told(model, Allocate("b", 1, hit=True))
