@@ -101,6 +101,7 @@ ABOUT_SOME_KINDS = {
     "fuzz/configuration/pieces.py": "a manager that is registered for another class",
     "fuzz/configuration/reach.py": "hidden states, which are grouped apart",
     "fuzz/configuration/specs.py": "the layers of one model",
+    "fuzz/engines/walked_scopes.py": "the scopes of the rule of today",
     "fuzz/exploration/planting.py": "the cores in which planted faults show",
     "fuzz/exploration/scope_faults.py": "the scopes in which planted faults show",
     "fuzz/faults/asked.py": "planted faults",

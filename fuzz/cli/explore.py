@@ -15,9 +15,9 @@ from .outputs import folder_or_usage, tagged, to_folder
 from .sizes import parse_memory
 
 if TYPE_CHECKING:
+    from ..engines.walked import TodayScope, TodaySearch
     from ..exploration.scope import Scope
     from ..exploration.search import Exploration, Search
-    from ..exploration.today import TodayScope, TodaySearch
     from ..reports.exploration import ScopeRow
 
 LEAST_MIB = 64
@@ -49,6 +49,7 @@ def explore(
     for; with 1 on a finding, or if a scope was not exhausted; with 3 if a process was lost, as for want of memory; with
     130 if Ctrl-C ended it, which takes less than a second. Both save (--save).
     """
+    from ..engines import walked_scopes
     from ..exploration import session
     from ..exploration.checkpoint import CheckpointError
     from ..exploration.faults import FAULTS
@@ -63,17 +64,17 @@ def explore(
         _print_list(as_json)
         return
     known_or_usage("--fault: no fault", [fault] if fault else [], FAULTS, LIST)
-    known_or_usage("no scope", scopes or [], session.EVERY_SCOPE, LIST)
+    known_or_usage("no scope", scopes or [], walked_scopes.EVERY_SCOPE, LIST)
     folder_or_usage(out)
     try:
-        chosen = session.named(scopes or [], fault)
+        chosen = walked_scopes.named(scopes or [], fault)
         if attention is not None:
             chosen = [made_to_measure(attention, blocks, requests, block_size)]
         done, processes = [], Jobs(jobs, worker_context())
         for scope in chosen:
             with _progress(scope.name) as show:
                 limits = Limits(max_states, _mebibytes(memory))
-                done.append(session.explored(scope, fault, limits, processes, save, show, write_file))
+                done.append(walked_scopes.explored(scope, fault, limits, processes, save, show, write_file))
             if not as_json:
                 _print(done[-1], scope, out)
             if done[-1].ended in (INTERRUPTED, LOST):
@@ -117,7 +118,7 @@ def _progress(name: str) -> "Iterator[Callable[[Search | TodaySearch], None]]":
 
 def _trace(done: "Exploration", scope: "Scope | TodayScope", out: Path) -> Path:
     """Write the path to a finding as a trace. Returns the file."""
-    from ..exploration import session
+    from ..engines import walked_scopes
     from ..findings.finding import Trace
     from ..findings.writing import told_if_lost
     from ..traces.reproduction import base_name
@@ -128,7 +129,7 @@ def _trace(done: "Exploration", scope: "Scope | TodayScope", out: Path) -> Path:
     last = type(operations[-1]).__name__ if operations else "start"
     found = FoundWhat(done.finding.names[0], last, "; ".join(text for _, text in done.finding.broken))
     by = FoundBy(f"explore {scope.name}", 0, version("blockproof"))
-    file = TraceFile(Trace(scope.shape, operations), session.core_of(scope), found, by)
+    file = TraceFile(Trace(scope.shape, operations), walked_scopes.core_of(scope), found, by)
     path = out / f"{base_name(file)}.json"
     with told_if_lost():
         write_trace(file, path)
@@ -191,8 +192,8 @@ def _print_sum(done: "Sequence[Exploration]", wanted: int) -> None:
 
 
 def _print_list(as_json: bool) -> None:
+    from ..engines.walked_scopes import EVERY_SCOPE
     from ..exploration.faults import FAULTS
-    from ..exploration.session import EVERY_SCOPE
     from ..findings.words import plural, shape_text
 
     if as_json:

@@ -25,6 +25,7 @@ from ..workload.draw import SeededDraw
 from ..workload.operations import Workload
 from ..workload.refused import refused_shapes
 from ..workload.rounds import about_rounds
+from ..workload.shapes import possible_attention
 from ..workload.steps import about_steps
 from ..workload.tuning import Tuning
 from ..workload.turns import About, in_turn
@@ -112,7 +113,10 @@ class _SeededRuns:
         # Scripts are to come as often as ever.
         steps = 0 if LIVENESS in plan.oracles else getattr(plan.tuning, "steps", 0)
         inside = 0 if "hits_inside_blocks" in run.lacks else MORE_INSIDE
-        self._alone, self._turns = alone, in_turn(plan.attention, rounds, steps, inside)
+        judged = plan.attention
+        if LOCKSTEP not in plan.oracles:  # no other oracle knows of a second pool
+            judged = possible_attention(judged, run.lacks | {"Shape.host_blocks"})
+        self._alone, self._turns = alone, in_turn(judged, rounds, steps, inside)
 
     def draw(self, number: int) -> _Drawn:
         """See `Case`."""

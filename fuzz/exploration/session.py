@@ -1,49 +1,38 @@
 """Which scopes are explored, from where to where, and whether what came of it is a success."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..opening.targets import open_target
 from . import checkpoint, reductions
 from .faults import FAULTS
 from .scope import Scope, ScopeError
 from .scopes import SCOPES
 from .search import EXHAUSTED, Exploration, Limits, Search
-from .today import TodayScope, TodaySearch
-from .today_scopes import SCOPES_OF_TODAY
 from .workers import Jobs
 
-EVERY_SCOPE: Mapping[str, Scope | TodayScope] = {**SCOPES, **SCOPES_OF_TODAY}
-TODAY = "impl-today"
-"""Our core that the scopes of the rule of today are explored with."""
 SAVE_EVERY_S = 10.0
 """A level is not saved sooner after the last one: small levels would otherwise cost more to save than to explore."""
 
 
-def named(names: Sequence[str], fault: str | None) -> list[Scope | TodayScope]:
+def named(names: Sequence[str], fault: str | None) -> list[Scope]:
     """The scopes of these names; for none, that of the fault, or all. ScopeError for a name that there is none of."""
     if fault is not None and fault not in FAULTS:
         raise ScopeError(f"--fault: no fault is called {fault!r}; see blockproof explore --list")
-    if unknown := [name for name in names if name not in EVERY_SCOPE or (fault and name not in SCOPES)]:
+    if unknown := [name for name in names if name not in SCOPES]:
         raise ScopeError(f"no scope is called {unknown[0]!r}; see blockproof explore --list")
     if fault is not None and not names:
         return [FAULTS[fault].scope]
-    return [EVERY_SCOPE[name] for name in names or EVERY_SCOPE]
-
-
-def core_of(scope: Scope | TodayScope) -> str:
-    """The core that the scope is explored with."""
-    return TODAY if isinstance(scope, TodayScope) else "impl"
+    return [SCOPES[name] for name in names or SCOPES]
 
 
 def explored(
-    scope: Scope | TodayScope,
+    scope: Scope,
     fault: str | None,
     limits: Limits,
     jobs: Jobs,
     folder: Path | None,
-    on_progress: Callable[[Search | TodaySearch], None],
+    on_progress: Callable[[Search], None],
     write: checkpoint.Write,
 ) -> Exploration:
     """Explore a scope, with a planted fault if one is named; `on_progress` is told how far it is.
@@ -52,8 +41,6 @@ def explored(
     at the end, and removes the file once there is nothing left to go on with. CheckpointError for a file that cannot be
     used.
     """
-    if isinstance(scope, TodayScope):
-        return TodaySearch(scope, open_target(TODAY)).run(limits, on_progress)
     if fault is not None and FAULTS[fault].found_by in reductions.CHECKS:
         return reductions.as_exploration(scope, fault)
     search = Search(scope, fault)
@@ -84,6 +71,6 @@ def explored(
     return done
 
 
-def success(done: Sequence[Exploration], chosen: Sequence[Scope | TodayScope]) -> bool:
+def success(done: Sequence[Exploration], chosen: Sequence[object]) -> bool:
     """True if every chosen scope was explored and passed: all states visited, nothing found, all reached."""
     return len(done) == len(chosen) and all(each.passed for each in done)

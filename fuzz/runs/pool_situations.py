@@ -12,7 +12,9 @@ class PoolSituations:
 
     def __init__(self, model: Model, reached: Counter[str]) -> None:
         self._state = model.state if isinstance(model.state, Pools) else None
-        self._model, self._reached = model, reached
+        self._reached = reached
+        self.hosted = None if self._state is None else self._state.source
+        """The group whose blocks are in the pool of the host."""
         self._before: Counter[str] = Counter()
 
     def see(self) -> None:

@@ -297,7 +297,7 @@ class Situations:
 
     def _see_registered(self, before: Snapshot, after: Snapshot) -> None:
         for group, registered in enumerate(after.registered):
-            if registered is before.registered[group]:
+            if registered is before.registered[group] or group == self._pools.hosted:
                 continue
             for name, end in registered.items():
                 first = before.registered[group].get(name)

@@ -159,7 +159,6 @@ class KVCacheMachine(MachineRun):
         gate=SELDOM,
         reserved=RESERVED,
         encoder_tokens=FEW,
-        alone=ALONE,
     )
     def allocate(
         self,
@@ -170,7 +169,6 @@ class KVCacheMachine(MachineRun):
         gate: bool = False,
         reserved: int = 0,
         encoder_tokens: int = 0,
-        alone: bool = False,
     ) -> None:
         """Room for the next tokens, all that are known or a part, and for drafts behind them. Nothing is looked up."""
         self._allocate(
@@ -181,7 +179,6 @@ class KVCacheMachine(MachineRun):
             gate=gate,
             reserved=reserved,
             encoder_tokens=encoder_tokens,
-            alone=alone and self.run.shape.watermark > 0,
         )
 
     @can("Lookup", "Allocate.hit", to=fresh)
@@ -192,6 +189,7 @@ class KVCacheMachine(MachineRun):
         lookahead=LOOKAHEAD,
         gate=SELDOM,
         limit=LIMIT,
+        alone=ALONE,
     )
     def allocate_hit(
         self,
@@ -201,12 +199,14 @@ class KVCacheMachine(MachineRun):
         lookahead: int = 0,
         gate: bool = False,
         limit: int | None = None,
+        alone: bool = False,
     ) -> None:
         """Look up the cache, then allocate room behind what was hit: how a scheduler admits a request."""
         known = request.request
         most = None if limit is None or known is None else min(limit, len(known.tokens) - 1)
         if self.ask(ops.Lookup(request.name, limit=most)):
-            self._allocate(request, new_tokens, drafts, hit=True, lookahead=lookahead, gate=gate)
+            alone = alone and self.run.shape.watermark > 0
+            self._allocate(request, new_tokens, drafts, hit=True, lookahead=lookahead, gate=gate, alone=alone)
 
     @can("Allocate.external", to=fresh)
     @rule(

@@ -19,14 +19,19 @@ def unit(shape: Shape) -> int:
     return shape.scheduler_block_size if len(rules) == 1 else inside.alignment(shape, rules)
 
 
+def resumed(shape: Shape, tokens: int) -> int:
+    """Where a request of so many tokens can be resumed: drafts need what is behind it, too, or its names cover that."""
+    behind = unit(shape) if shape.old_names and inside.drafts(shape) else max(1, inside.names_ahead(shape))
+    return arith.down(tokens - behind, unit(shape))
+
+
 def left(rule: Rule, step: Step) -> dict[int, int]:
     """By table entry, tokens of the state that stands there after the step besides those of `Mamba.writes`: of one, or
     of none. It lies behind a hash block of the step at least, and between the entries of its first and last states."""
     shape, grid = rule.shape, rule.group.checkpoint
     if not grid or not isinstance(rule, Mamba) or not rule.align or not shape.caching or step.drafts:
         return {}
-    behind = unit(shape) if shape.old_names and inside.drafts(shape) else max(1, inside.names_ahead(shape))
-    at = arith.down(step.end - behind, unit(shape))
+    at = resumed(shape, step.end)
     entry, start = arith.cdiv(step.end, rule.b) - 2, step.start
     begins = start % shape.hash_block_size == 0 and entry > (start - 1) // rule.b
     return {entry: at} if begins and at >= start + shape.hash_block_size and (at - start) % grid == 0 else {}
@@ -53,11 +58,11 @@ def name(core: Core, group: int, request: Request) -> bool:
     """Name the checkpoint of the last step, if it made one, where a hit can resume: at the end of a prompt, at a
     junction, and at the end of a block that is kept. Else its block keeps no name. True if there is one."""
     table, b = core.state.tables[group].get(request.submit.request, []), core.rules[group].b
-    interval, size = core.shape.retention_interval, unit(core.shape)
+    interval = core.shape.retention_interval
     for entry, at in wanted(core, group, request, request.written.last).items():
         block, state = table[entry], named(core)
         kept = at % b == 0 and (interval is None or (interval > 0 and at % interval == 0))
-        if not kept and at not in (arith.down(len(request.submit.prompt) - inside.left(core), size), request.junction):
+        if not kept and at not in (resumed(core.shape, len(request.submit.prompt)), request.junction):
             state.forget(block)
             state.metrics.evicted(block)
         elif block != NULL and state.covers.get(block) != at:

@@ -78,9 +78,7 @@ class Additions:
     state: type[State] = State
     ahead: Callable[[Shape], int] | None = None  # tokens behind a block that its identity covers
     also_named: Callable[[Core, Request, int], tuple[ExtraKey, ...]] | None = None  # by what else is a block named?
-    connector_hit: Callable[[Core, Request], tuple[int, list[list[int]], bool]] | None = (
-        None  # may states end before it?
-    )
+    connector_hit: Callable[[Core, Request], tuple[int, Any, bool]] | None = None  # may states end before it?
     junction: Callable[[Core, Request, int], int] | None = None  # where a prefix ends that others share
     copies: Callable[[Core, int, Plan], bool] | None = None  # is a block copied for this allocation?
     chain: Callable[[Core], None] = nothing  # a chain of draft models prefills tokens again

@@ -15,15 +15,11 @@ class NamedState(State):
 
     def __init__(self, num_blocks: int, num_groups: int, metrics: Metrics | None = None) -> None:
         super().__init__(num_blocks, num_groups, metrics)
-        self.also: dict[int, list[Key]] = {}
-        """Further names, by block."""
-        self.covers: dict[int, int] = {}
-        """Tokens up to the end of what the first name of a block says."""
-        self.copying: list[int] = []
-        """Sources and targets of copies that have not run; each is held from outside as well."""
-        self.watched: dict[int, None] = {}
-        """Blocks that somebody reads who holds them no more; those of them that are gone now, whom he must be told."""
-        self.reused: list[int] = []
+        self.also: dict[int, list[Key]] = {}  # further names, by block
+        self.covers: dict[int, int] = {}  # tokens up to the end of what the first name of a block says
+        self.copying: list[int] = []  # sources and targets of copies that have not run; each is held from outside, too
+        self.watched: dict[int, None] = {}  # blocks that somebody reads who holds them no more
+        self.reused: list[int] = []  # those of them that are gone now, of which he must be told
         self.given: dict[tuple[int, Key], int] = {}
         self._count = 0
 

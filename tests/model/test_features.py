@@ -334,3 +334,12 @@ def test_a_state_that_its_step_passed_without_writing_it_has_no_name():
     core.apply(Submit("a", (0, 0, 0)))
     core.apply(Allocate("a", 3))
     assert [group for group, _ in core.state.identity.values()] == [0]
+
+
+def test_a_checkpoint_at_the_end_of_a_prompt_is_named_where_a_replay_resumes_by_old_names():
+    groups = (Group("full", 2), Group("mamba", 4, mamba_mode="align", checkpoint=1, eagle=True))
+    model = Model(Shape(groups, 6, 5, 2, 4, 1, old_names=True), TODAY)
+    model.apply(Submit("a", (0, 0, 0, 0, 0)))
+    model.apply(Allocate("a", 5))
+    (checkpoint, _) = model.state.tables[1]["a"]
+    assert model.state.covers[checkpoint] == 2

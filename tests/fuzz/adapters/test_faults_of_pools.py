@@ -4,7 +4,10 @@ is found by lockstep."""
 from dataclasses import replace
 
 import pytest
+from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.kinds import HYBRIDS_OF_POOLS
+from blockproof.fuzz.reports.summary import Summary
 from blockproof.model.features import today
 from blockproof.model.kinds import given_up, pool_room
 from blockproof.model.kinds.pool_kinds import Hot, Resident, Source
@@ -12,7 +15,7 @@ from blockproof.model.kinds.pools import Pools
 from blockproof.model.ops import NULL, Allocate, Arrive, Reset, StepStart
 from blockproof.model.tables import predicted
 
-from .test_faults_of_today import Fault, operations_until_found
+from .test_faults_of_today import Fault, Faulty, operations_until_found
 
 ATTENTION = tuple("+".join(kinds) for kinds in HYBRIDS_OF_POOLS)
 
@@ -155,6 +158,24 @@ def test_a_wrong_decision_is_found(name):
     assert operations_until_found(Fault(FAULTS[name], ATTENTION), 10_000) is not None
 
 
-def test_the_right_decisions_are_no_finding():
-    right = pools(lambda policy: {})
-    assert operations_until_found(Fault(right, ATTENTION), 1_500) is None
+SITUATIONS = {
+    *("page written back", "page let go", "page lost", "page taken up", "region", "load into the host"),
+    "names behind a request's end",
+}
+
+
+def test_the_right_decisions_are_no_finding_and_every_situation_comes_up():
+    target = Faulty(Fault(pools(lambda policy: {}), ATTENTION))
+    summary = Summary(target.name, "random", 3)
+    run_random(target, Plan(3, None, 5_000, attention=ATTENTION, oracles=("lockstep",)).possible_on(target), summary)
+    assert summary.finding is None
+    assert {name for name in SITUATIONS if not summary.reached[f"pools: {name}"]} == set()
+
+
+def test_no_other_oracle_is_asked_of_such_a_core():
+    target = Faulty(Fault(pools(lambda policy: {}), ATTENTION))
+    plan = Plan(3, None, 300, attention=(*ATTENTION, "full"), oracles=("shadow", "contract"))
+    assert plan.possible_on(target).attention == ("full",)
+    summary = Summary(target.name, "random", 3)
+    run_random(target, plan, summary)
+    assert summary.finding is None

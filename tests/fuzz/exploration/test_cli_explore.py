@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from blockproof.fuzz.cli import explore as cli_explore
 from blockproof.fuzz.cli import main as cli
+from blockproof.fuzz.engines.walked_scopes import EVERY_SCOPE as SCOPES
 from blockproof.fuzz.exploration import checkpoint, session
 from blockproof.fuzz.exploration.checkpoint import load
 from blockproof.fuzz.exploration.faults import FAULTS
-from blockproof.fuzz.exploration.scopes import SCOPES
 from blockproof.fuzz.exploration.search import EXHAUSTED, Exploration, Search
 
 MEASURED = ["--attention", "full", "--blocks", "4", "--block-size", "1"]

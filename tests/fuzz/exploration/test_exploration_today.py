@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.engines.walked import TodaySearch
+from blockproof.fuzz.engines.walked_scopes import SCOPES_OF_TODAY
 from blockproof.fuzz.exploration.search import BROKEN, EXHAUSTED, STATES, Limits
-from blockproof.fuzz.exploration.today import TodaySearch
-from blockproof.fuzz.exploration.today_scopes import SCOPES_OF_TODAY
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.runs.judging import Judging

@@ -5,11 +5,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from importlib import import_module
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from blockproof.fuzz.adapters import vllm
+from blockproof.fuzz.adapters.vllm.mutable import SURVIVORS
 from blockproof.fuzz.faults import FAULTS, Part
 from blockproof.fuzz.mutation import stages
 from blockproof.fuzz.mutation.hunting import Hunted, hunt_all
@@ -285,11 +288,20 @@ def test_in_children_a_wrong_mutant_of_our_core_is_found_and_an_equivalent_one_i
 needs_release = pytest.mark.skipif(environments.find(RELEASE) is None, reason=f"blockproof targets install {RELEASE}")
 
 
-@pytest.mark.parametrize("of", [pytest.param(RELEASE, marks=needs_release), "impl"])
-def test_every_entry_about_a_survivor_stands_in_the_sources(of: str) -> None:
-    subject = subject_of(of)
+def test_every_entry_about_a_survivor_stands_in_the_sources() -> None:
+    subject = subject_of("impl")
     judged = Survivors(subject.mutable.survivors)
     assert [(one.function, one.line) for one in judged.gone(subject.sources())] == []
+
+
+@pytest.mark.parametrize("name", SURVIVORS)
+def test_every_entry_about_a_survivor_of_a_release_stands_in_its_sources(name: str) -> None:
+    if environments.find(SURVIVORS[name]) is None:
+        pytest.skip(f"blockproof targets install {SURVIVORS[name]}")
+    judged = Survivors((files(vllm) / name).read_text(encoding="utf-8"))
+    sources = subject_of(SURVIVORS[name]).sources()
+    assert [(one.function, one.line) for one in judged.gone(sources)] == []
+    assert judged.entries
 
 
 @pytest.mark.slow

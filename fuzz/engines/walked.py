@@ -1,9 +1,9 @@
 """Every state of small scopes of the rule of today, in which our core of today is held to it by lockstep and the shadow
 memory.
 
-States are met breadth first, as by `search`; but none is put back: the shortest way to it is walked again. So each
-feature may keep what it likes, at the price of scopes of some thousand states. A state is what the model keeps, up to
-renaming blocks; what lockstep compares and the shadow memory reads holds in all of them.
+States are met breadth first, as by `exploration.search`, but none is put back: the shortest way to it is walked again.
+So each feature may keep what it likes, at the price of scopes of some thousand states. A state is what the model keeps,
+up to renaming blocks; what lockstep compares and the shadow memory reads holds in all of them.
 """
 
 import time
@@ -18,12 +18,12 @@ from ...model.features.names import NamedState
 from ...model.identity import Identity
 from ...model.legal import allows
 from ...model.ops import NULL, Done, Operation, Shape
+from ..exploration.scope import NAMES
+from ..exploration.search import BROKEN, EXHAUSTED, STATES, Exploration, ExploredFinding, Limits
 from ..findings.oracle_names import LOCKSTEP, SHADOW
 from ..runs.judging import Judging
 from ..runs.lockstep import LockstepRun
 from ..targets.base import Target
-from .scope import NAMES
-from .search import BROKEN, EXHAUSTED, STATES, Exploration, ExploredFinding, Limits
 
 Move: TypeAlias = Sequence[Operation]
 """Operations that nothing comes between."""

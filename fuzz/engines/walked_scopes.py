@@ -1,9 +1,17 @@
-"""The scopes of the rule of today: one for each feature (docs/reference/today.md)."""
+"""All scopes of `explore`, those of the rule of today among them: one for each feature (docs/reference/today.md)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
 
 from ...model.ops import Group, Shape
-from .today import TodayScope
+from ..exploration import checkpoint, session
+from ..exploration.scope import Scope
+from ..exploration.scopes import SCOPES
+from ..exploration.search import Exploration, Limits, Search
+from ..exploration.workers import Jobs
+from ..opening.targets import open_target
+from .walked import TodayScope, TodaySearch
 
 
 def _shape(groups: Sequence[Group], blocks: int, length: int, unit: int, hashes: int, **switches: object) -> Shape:
@@ -88,3 +96,35 @@ _ALL = (
     ),
 )
 SCOPES_OF_TODAY: Mapping[str, TodayScope] = {scope.name: scope for scope in _ALL}
+AnyScope: TypeAlias = Scope | TodayScope
+EVERY_SCOPE: Mapping[str, AnyScope] = {**SCOPES, **SCOPES_OF_TODAY}
+"""What `blockproof explore` explores if nothing is named."""
+TODAY = "impl-today"
+"""Our core that the scopes of the rule of today are explored with."""
+
+
+def core_of(scope: AnyScope) -> str:
+    """The core that the scope is explored with."""
+    return TODAY if isinstance(scope, TodayScope) else "impl"
+
+
+def named(names: Sequence[str], fault: str | None) -> list[AnyScope]:
+    """As `session.named`, of all scopes."""
+    if fault is not None:
+        return [*session.named(names, fault)]
+    return [EVERY_SCOPE[name] for name in names or EVERY_SCOPE]
+
+
+def explored(
+    scope: AnyScope,
+    fault: str | None,
+    limits: Limits,
+    jobs: Jobs,
+    folder: Path | None,
+    on_progress: Callable[[Search | TodaySearch], None],
+    write: checkpoint.Write,
+) -> Exploration:
+    """As `session.explored`; a scope of the rule of today is neither saved nor shared by processes."""
+    if isinstance(scope, TodayScope):
+        return TodaySearch(scope, open_target(TODAY)).run(limits, on_progress)
+    return session.explored(scope, fault, limits, jobs, folder, on_progress, write)
