@@ -47,6 +47,9 @@ __all__ = [
 _PACKAGE = f"{__name__.split('.')[0]}.impl"
 _DECIDING = frozenset({"configuration", "hashing", "managers", "pool", "request", "specs"})
 """Folders and modules of our core in which something is decided."""
+_DECIDING_TODAY = frozenset({"today"})
+_UNREACHED = frozenset({"today.under_vllm"})
+"""What no operation comes to: what stands between a scheduler and the core."""
 
 
 def module_of_impl(name: str) -> Any:
@@ -197,11 +200,17 @@ def _called_as(core: str) -> Release:
     return replace(release_of(REFERENCE), retention="keyword", loses=frozenset(), offers=offers)
 
 
-def mutable_impl() -> Mutable:
-    """The modules of our core that random mutants change: those that decide. Compiling, tensors and the modules that
-    only give names are left out."""
+CHANGED_CORES = ("impl", TODAY_CORE)
+"""The cores of ours whose mutants can be made: not compiled ones."""
+
+
+def mutable_impl(core: str = "impl") -> Mutable:
+    """The modules of our core that random mutants change: those that decide, of the core of today what it decides
+    otherwise. Compiling, tensors and the modules that only give names are left out."""
     package = import_module(_PACKAGE)
     modules = [found.name for found in walk_packages(package.__path__, f"{_PACKAGE}.") if not found.ispkg]
-    own = tuple(name for name in modules if name.removeprefix(f"{_PACKAGE}.").partition(".")[0] in _DECIDING)
+    deciding = _DECIDING_TODAY if core == TODAY_CORE else _DECIDING
+    parts = {name: name.removeprefix(f"{_PACKAGE}.") for name in modules}
+    own = tuple(name for name, part in parts.items() if part.partition(".")[0] in deciding and part not in _UNREACHED)
     judged = files(__package__) / "impl_survivors.toml"
     return Mutable(own, _PACKAGE, bind_impl.cache_clear, survivors=judged.read_text(encoding="utf-8"))

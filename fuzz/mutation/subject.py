@@ -16,7 +16,7 @@ from types import CodeType, ModuleType
 from typing import NamedTuple
 
 from ..adapters import described, family_of
-from ..adapters.impl import CORES, mutable_impl
+from ..adapters.impl import CHANGED_CORES, mutable_impl
 from ..opening.child import PythonPlace
 from ..opening.targets import interpreter_of
 from ..targets.family import Mutable
@@ -119,10 +119,10 @@ class Subject(NamedTuple):
 def subject_of(spec: str) -> Subject:
     """The subject of this name. ValueError, with what to write instead, for one that cannot be changed or has no exact
     model; TargetUnavailableError if the release is not installed."""
-    if spec == next(iter(CORES)):
-        return Subject(spec, spec, mutable_impl(), None)
+    if spec in CHANGED_CORES:
+        return Subject(spec, spec, mutable_impl(spec), None)
     family = family_of(spec)
-    wanted = f"write {', '.join(described())} or {next(iter(CORES))}"
+    wanted = f"write {', '.join(described())} or {' or '.join(CHANGED_CORES)}"
     if family is None or family.mutable is None:
         raise ValueError(f"{spec!r} is no core whose mutants can be made; {wanted}")
     name, place = interpreter_of(spec)
@@ -140,5 +140,5 @@ def mutable_here(opened: str) -> Mutable:
     """What may be changed of the core that this interpreter opens under this name."""
     family = family_of(opened)
     if family is None or family.mutable is None:
-        return mutable_impl()
+        return mutable_impl(opened)
     return family.mutable()

@@ -20,8 +20,10 @@ class VllmStyleDriver:
 
     def build(self, shape: Shape) -> object:
         """See `Driver.build`."""
-        for name, used in {"Shape.watermark": shape.watermark, "Group.checkpoint": _leaves_states(shape)}.items():
-            if used and name not in self._release.offers:
+        used = {"Shape.watermark": shape.watermark, "Group.checkpoint": any(one.checkpoint for one in shape.groups)}
+        used["Shape.names_junctions"] = shape.retention_interval is not None  # what such a one is timed for
+        for name in [name for name, is_used in used.items() if is_used]:
+            if name not in self._release.offers:
                 raise NotImplementedError(f"it has no {name}")
         self._manager = self._binding.manager(shape)
         self._shape = shape
@@ -148,7 +150,3 @@ class VllmStyleDriver:
 
     def _fields(self, name: str, prompt: list[int], hasher: Any) -> Mapping[str, Any]:
         return self._binding.request_fields(Submit(name, ()), hasher, len) | {"prompt_token_ids": prompt}
-
-
-def _leaves_states(shape: Shape) -> bool:
-    return any(group.checkpoint for group in shape.groups)

@@ -13,6 +13,8 @@ def tiny(entry: BenchEntry) -> BenchEntry:
         sizes |= {"tokens": 128, "shared": 96}
     if entry.params.get("chunk"):
         sizes["chunk"] = 32
+    if entry.params.get("watermark"):
+        sizes["watermark"] = 10
     return smaller(entry, **sizes)
 
 

@@ -52,7 +52,8 @@ def test_every_kind_is_timed():
 def test_each_workload_does_the_same_again(entry):
     if entry.name == "request-sha256_cbor":
         pytest.importorskip("cbor2")
-    made = ready(entry.kind, entry.params)
+    core = "impl-today" if entry.name.startswith("today-") else "impl"
+    made = ready(entry.kind, entry.params, VllmStyleDriver(bind_impl(core)))
     pieces = [made.piece() for _ in range(2 if entry.kind == "construction" else 12)]
     assert all(piece.ns >= 0 and piece.operations > 0 for piece in pieces)
     assert {piece.operations for piece in pieces} == {pieces[0].operations}
@@ -60,6 +61,19 @@ def test_each_workload_does_the_same_again(entry):
         assert {str(piece.facts) for piece in pieces} == {str(pieces[0].facts)}
         hits = entry.params.get("shared", 0) // 16 * 16 * entry.params["requests"]
         assert pieces[0].facts["hit"] == hits
+
+
+@pytest.mark.parametrize(("name", "hit"), [("today-inside", 2 * 96), ("today-junctions", 2 * 128)])
+def test_what_only_cores_of_today_hit_is_hit(name, hit):
+    entry = TINY[name]
+    assert ready(entry.kind, entry.params, VllmStyleDriver(bind_impl("impl-today"))).piece().facts["hit"] == hit
+
+
+@pytest.mark.parametrize("name", ["today-checkpoints", "today-junctions", "today-watermark", "today-reports"])
+def test_what_a_core_does_not_have_is_left_out(name):
+    entry = TINY[name]
+    with pytest.raises(NotImplementedError, match=r"it has no|it tells nobody"):
+        ready(entry.kind, entry.params).piece()
 
 
 def test_what_is_timed_is_what_is_asked_for():

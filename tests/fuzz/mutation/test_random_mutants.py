@@ -263,6 +263,10 @@ def test_only_cores_with_an_exact_model_are_changed() -> None:
     with pytest.raises(ValueError, match="no core whose mutants can be made; write vllm"):
         subject_of("sglang==0.5.9")
     assert "blockproof.impl.pool.block_pool" in subject_of("impl").sources()
+    today = subject_of("impl-today").sources()
+    assert "blockproof.impl.today.states" in today
+    assert "blockproof.impl.today.under_vllm" not in today, "no operation comes to it"
+    assert {name.split(".")[2] for name in today} == {"today"}
 
 
 def behind(subject: Subject, module: str, text: str) -> Mutant:
