@@ -97,12 +97,15 @@ def new(
     engine: Annotated[
         bool, typer.Option("--engine", help="Begin an engine to be simulated, scheduler and all (`simulate`).")
     ] = False,
+    pair: Annotated[bool, typer.Option("--pair", help="Begin two such engines, prefill and decode, and a router.")] = (
+        False
+    ),
 ) -> None:
     """Write a target for an engine of your own, and its test; both run as they are, on a naive core. With --like a
-    patch of a release, and its test; it changes nothing as it is. With --engine what `simulate` runs."""
+    patch of a release, and its test; it changes nothing as it is. With --engine or --pair what `simulate` runs."""
     from ..opening.new_target import write_target
 
-    print("\n".join(guarded(lambda: write_target(name, folder, like, engine)).lines()))
+    print("\n".join(guarded(lambda: write_target(name, folder, like, engine, pair=pair)).lines()))
 
 
 @app.command(epilog="Example: blockproof targets check my_target.py:make_target")

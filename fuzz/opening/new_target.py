@@ -21,6 +21,7 @@ from .commands import run
 
 _TEMPLATES = {"{module}.py": "new_target.py.txt", "test_{module}.py": "new_target_test.py.txt"}
 _ENGINE_TEMPLATES = {"{module}.py": "new_engine.py.txt", "test_{module}.py": "new_engine_test.py.txt"}
+_PAIR_TEMPLATES = {"{module}.py": "new_pair.py.txt", "test_{module}.py": "new_pair_test.py.txt"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)*")
 
 
@@ -34,11 +35,19 @@ class NewTarget:
     """The release that the first one is put over; empty for a target."""
     engine: bool = False
     """It is an engine to be simulated."""
+    pair: bool = False
+    """It is two of them, and a router."""
 
     @property
     def spec(self) -> str:
         """The target's name for `--target`."""
         return self.like or f"{self.target}:{'make_engine' if self.engine else 'make_target'}"
+
+    @property
+    def _what(self) -> str:
+        if self.pair:
+            return "two naive engines"
+        return "a naive scheduler" if self.engine else "a naive core"
 
     def commands(self) -> list[str]:
         """What to run next."""
@@ -49,11 +58,7 @@ class NewTarget:
     def lines(self) -> list[str]:
         """What to tell the user."""
         first, second = self.commands()
-        so_far = (
-            f"they change nothing of {self.like} yet"
-            if self.like
-            else f"they run as they are, on a naive {'scheduler' if self.engine else 'core'}"
-        )
+        so_far = f"they change nothing of {self.like} yet" if self.like else f"they run as they are, on {self._what}"
         return [f"wrote {self.target} and {self.test}; {so_far}:", f"  {first}", f"  {second}"]
 
 
@@ -75,22 +80,27 @@ def patch_commands(patch: Path, release: str) -> list[str]:
     return [f"blockproof fuzz {over} --seconds 20", f"blockproof verify {over} --seconds 60"]
 
 
-def write_target(name: str, folder: Path, like: str = "", engine: bool = False) -> NewTarget:
+def write_target(name: str, folder: Path, like: str = "", engine: bool = False, *, pair: bool = False) -> NewTarget:
     """Write a target for the engine of this name into a folder, which is made; or a patch of the release that it is
-    like, `NAME` or `NAME==VERSION`; or, with `engine`, an engine to be simulated. Nothing is overwritten.
+    like, `NAME` or `NAME==VERSION`; or, with `engine`, an engine to be simulated; or, with `pair`, two engines with a
+    router. Nothing is overwritten.
 
     ValueError for a name that cannot name a module, for a release without a template, and if a file is there already.
     """
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ValueError(f"{name!r} names no module: write letters, digits, - and _, as in my-engine")
-    if like and engine:
-        raise ValueError("--engine and --like do not go together: a release is simulated as it is")
-    release, texts = _texts(like, engine)
-    module = name.replace("-", "_").lower() + ("_patch" if like else "_engine" if engine else "_target")
+    if like and (engine or pair):
+        raise ValueError(f"--{'engine' if engine else 'pair'} and --like do not go together: a release is as it is")
+    if engine and pair:
+        raise ValueError("--engine and --pair do not go together: a pair is an engine of two")
+    chosen = _PAIR_TEMPLATES if pair else _ENGINE_TEMPLATES if engine else _TEMPLATES
+    release, texts = _texts(like, chosen)
+    what = "patch" if like else "pair" if pair else "engine" if engine else "target"
+    module = f"{name.replace('-', '_').lower()}_{what}"
     paths = [folder / pattern.format(module=module) for pattern in texts]
     if there := [path for path in paths if path.exists()]:
         raise ValueError(f"{there[0]} is there already, and is left as it is; choose another name, or --folder")
-    made = NewTarget(paths[0], paths[1], release, engine)
+    made = NewTarget(paths[0], paths[1], release, engine or pair, pair)
     words = {
         **dict(
             zip(
@@ -111,10 +121,9 @@ def write_target(name: str, folder: Path, like: str = "", engine: bool = False) 
     return made
 
 
-def _texts(like: str, engine: bool) -> tuple[str, Mapping[str, str]]:
-    """The full name of the release, and the templates by the names of their files."""
+def _texts(like: str, chosen: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    """The full name of the release, and the templates by the names of their files; those chosen, without a release."""
     if not like:
-        chosen = _ENGINE_TEMPLATES if engine else _TEMPLATES
         templates = {name: files(__package__).joinpath(text) for name, text in chosen.items()}
         return "", {name: text.read_text(encoding="utf-8") for name, text in templates.items()}
     family = family_of(like)

@@ -75,6 +75,30 @@ def test_an_engine_to_be_simulated(tmp_path, monkeypatch, capsys):
     assert differs(output_of(page, "blockproof simulate"), capsys.readouterr().out) == ""
 
 
+def test_a_pair_that_is_begun_for_you(tmp_path, monkeypatch, capsys):
+    """It survives what is drawn; without its lease, or without patience, it does not."""
+    page = (DOCS / "guide" / "engines.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert main(["targets", "new", "my-pd", "--pair"]) == 0
+    assert differs(output_of(page, "blockproof targets new my-pd"), capsys.readouterr().out) == ""
+    assert main(["targets", "check", "--engine", "my_pd_pair.py:make_engine"]) == 0
+    assert main(["simulate", "--target", "my_pd_pair.py:make_engine", "--steps", "2000", "--seed", "1"]) == 0
+    text = Path("my_pd_pair.py").read_text(encoding="utf-8")
+    mistakes = {
+        "memory": {"LEASE = 40": "LEASE = 4", "+ LONGEST > self.job.until": "< 0", "now > self.job.until": "now < 0"},
+        "progress": {"- self.heard > PATIENCE": "< 0"},
+    }
+    for judge, changes in mistakes.items():
+        broken = text
+        for right, wrong in changes.items():
+            assert right in broken
+            broken = broken.replace(right, wrong)
+        Path("broken.py").write_text(broken, encoding="utf-8")
+        command = ["simulate", "--target", "broken.py:make_engine", "--steps", "4000", "--shrink-seconds", "0"]
+        assert main([*command, "--seed", "1"]) == 1
+        assert f"\nnew: {judge}: " in capsys.readouterr().out
+
+
 def test_a_pair_from_an_empty_file(tmp_path, monkeypatch, capsys):
     page = (DOCS / "guide" / "engines.md").read_text(encoding="utf-8")
     (source,) = (

@@ -346,9 +346,10 @@ KNOWN: Mapping[str, KnownCause] = {
 """By id, in the order in which they are tried."""
 
 
-def suspected(release: str, judge: str, what: str, story: SimulatedStory) -> list[str]:
-    """The causes that a finding on this release (a version) may have."""
+def suspected(release: str, judge: str, what: str, story: SimulatedStory, connector: str = "") -> list[str]:
+    """The causes that a finding on this release (a version) may have. `connector`: where no option says it."""
     setup = setup_of(story.shape)
+    setup = replace(setup, connector=setup.connector or connector)
     also = READS if judge == TOKENS else (judge,)  # a wrong token follows from a wrong read
     return [
         id

@@ -7,7 +7,7 @@ import queue
 import threading
 import weakref
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -167,7 +167,7 @@ class MooncakePair(ReleasedPair):
     """The first engine writes the blocks, once the second one has asked for them."""
 
     connector_module = MOONCAKE
-    half: ClassVar[Callable[..., MooncakeHalf]] = MooncakeHalf
+    half: ClassVar[Any] = MooncakeHalf
     defects: ClassVar[Mapping[str, Defect]] = MOONCAKE_DEFECTS
     options: Mapping[str, tuple[Value, ...]] = {**ReleasedPair.options, "abort_request_timeout": (30, 12, 60)}
 

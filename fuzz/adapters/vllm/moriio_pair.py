@@ -6,7 +6,6 @@ import queue
 import threading
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -15,7 +14,6 @@ from ....model.ops import NULL, Value
 from ...simulation.judges import FATE, MEMORY, TOKENS
 from ...simulation.network import Port
 from ...simulation.protocol import EngineShape, ScheduledBatch, StepResults
-from . import remedies
 from .connectors import missing
 from .moriio_wire import MORIIO, PAGE, AtOnce, Reader, Released, put_in
 from .nixl_worker import groups_of
@@ -373,13 +371,6 @@ def _evict_what_has_failed(half: MoriioHalf, pair: "MoriioPair") -> None:
     scheduler._update_requests_with_invalid_blocks = updated
 
 
-def _count_one_state_more(half: MoriioHalf, pair: "MoriioPair") -> None:
-    """As known: see there."""
-    with_connector = copy(half)
-    with_connector.setup = replace(half.setup, connector=half.connector_name)
-    remedies.count_one_state_more(with_connector)
-
-
 MORIIO_DEFECTS: Mapping[str, Defect] = {
     "loads-block-each-other": DEFECTS["loads-block-each-other"],
     "window-dropped-before-the-last-token": Defect(MEMORY, "holds", _leave_the_last_token),
@@ -388,7 +379,6 @@ MORIIO_DEFECTS: Mapping[str, Defect] = {
     "read-behind-the-lease": Defect(MEMORY, "holds", _fail_what_came_too_late),
     "failed-load-of-a-window": Defect(MEMORY, "for which there is no slot", _end_who_failed("window")),
     "failed-load-of-several-groups": Defect(FATE, "multiple KV cache groups", _end_who_failed("groups")),
-    "state-from-outside": Defect(FATE, "raises ValueError", _count_one_state_more),
     "failed-load-stays-cached": Defect(MEMORY, "holds", _evict_what_has_failed),
     "vllm-project/vllm#49250": Defect(TOKENS, "alone it gets", _drop_what_is_in_flight),
     "restarted-engine-is-not-asked-again": Defect(FATE, "TransferError", _ask_again),
@@ -401,7 +391,7 @@ class MoriioPair(ReleasedPair):
     """The second engine reads the blocks within a step."""
 
     connector_module = f"{MORIIO}.moriio_connector"
-    half: ClassVar[Callable[..., MoriioHalf]] = MoriioHalf
+    half: ClassVar[Any] = MoriioHalf
     defects: ClassVar[Mapping[str, Defect]] = MORIIO_DEFECTS
     attention = ("full", "full", "full+sliding", "full+sliding", "sliding", "full+mamba", "full+mamba")
     floors: Mapping[str, int] = {"hits": 5, "transfers ended": 20, "handshakes": 1}

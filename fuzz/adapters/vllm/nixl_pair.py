@@ -2,7 +2,7 @@
 blocks and answers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ....model.ops import Value
@@ -34,9 +34,24 @@ def _end_who_failed(half: NixlHalf, pair: "NixlPair") -> None:
     half.ends_failed = True
 
 
+def _shorten_before_it_is_looked_up(half: NixlHalf, pair: "NixlPair") -> None:
+    """Where the last token of a prompt is left out, it is before its hit is looked for."""
+    add, connector = half.scheduler.add_request, half.connector
+
+    def added(request: Any) -> None:
+        if connector._has_mamba and (request.kv_transfer_params or {}).get("do_remote_decode"):
+            connector._truncate_mamba_request_for_prefill(request)
+        add(request)
+
+    half.scheduler.add_request = added
+
+
 DEFECTS: Mapping[str, Defect] = {
     **released_pair.DEFECTS,
     "nothing-to-read-of-a-group": Defect(FATE, "AssertionError", _pair_nothing_with_nothing),
+    "vllm-project/vllm#53514": Defect(
+        FATE, "schedule raises AssertionError", _shorten_before_it_is_looked_up, fixed="0.29"
+    ),
     "read-behind-the-lease": Defect(MEMORY, "holds", _fail_what_came_too_late),
     "vllm-project/vllm#52234": Defect(MEMORY, "", _end_who_failed, fixed="0.30"),
 }
@@ -47,7 +62,7 @@ class NixlPair(ReleasedPair):
     """The second engine reads the blocks."""
 
     connector_module = f"{NIXL}.pull_worker"
-    half: ClassVar[Callable[..., NixlHalf]] = NixlHalf
+    half: ClassVar[Any] = NixlHalf
     defects = DEFECTS
     floors: Mapping[str, int] = {**ReleasedPair.floors, "failed handshake": 1}
     options: Mapping[str, tuple[Value, ...]] = {

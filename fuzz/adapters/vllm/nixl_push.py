@@ -9,7 +9,7 @@ import queue
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ....model.ops import Value
 from ...simulation.judges import MEMORY, PROGRESS
@@ -169,7 +169,7 @@ class NixlPushPair(NixlPair):
     """An installed vLLM, twice; blocks are written, not read."""
 
     connector_module = f"{NIXL}.push_worker"
-    half = PushHalf
+    half: ClassVar[Any] = PushHalf
     defects = PUSH_DEFECTS
     options: Mapping[str, tuple[Value, ...]] = {
         **NixlPair.options,

@@ -82,6 +82,7 @@ class PairHalf:
         if self.built.room < 0:
             raise PoolTooSmallError("the start-up check refuses the pool")
         self._connect(shape)
+        self.setup = replace(self.setup, connector=self.connector_name)
         rules = [rule_for(group, shape.core) for group in shape.groups]
         self.width = max(rule.b for rule in rules)
         """Slots of a block."""

@@ -59,8 +59,8 @@ class ReleasedPair(EnginePair):
     name = "vllm"
     connector_module: ClassVar[str]
     """What must be importable."""
-    half: ClassVar[Callable[..., Any]]
-    """Makes one of the engines, a `PairHalf`."""
+    half: ClassVar[Any]
+    """Makes one of the engines: a class, a `PairHalf`."""
     defects: ClassVar[Mapping[str, Defect]] = DEFECTS
     offers = frozenset({"failures", "salts", "priorities"})
     attention: tuple[str, ...] = (
@@ -102,7 +102,8 @@ class ReleasedPair(EnginePair):
         """The known defects that may lead to such a finding."""
         own = [name for name, defect in self.defects.items() if judge == defect.judge and defect.said in what]
         own = [name for name in own if not is_fixed(self.defects[name].fixed, self.version)]
-        return own + [name for name in suspected(self.version, judge, what, story) if name not in self.defects]
+        known = suspected(self.version, judge, what, story, self.half.connector_name)
+        return own + [name for name in known if name not in self.defects]
 
     def start(self, shape: EngineShape) -> None:
         """See `Engine`."""

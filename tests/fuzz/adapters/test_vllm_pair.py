@@ -28,6 +28,7 @@ from blockproof.fuzz.simulation.traffic import shape_with
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.model.ops import Group
 
+from .released import place_of
 from .test_vllm_simulated import RELEASE, needs_release, said_by_release
 
 PAIR = f"{RELEASE}/nixl"
@@ -50,8 +51,8 @@ def test_a_pair_is_named_behind_its_release() -> None:
 
 
 def test_a_pair_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(ValueError, match=r"no pair 'moriio'; write vllm==0.33.0/nixl, vllm==0.33.0/nixl-push"):
-        parsed("vllm==0.33.0/moriio")
+    with pytest.raises(ValueError, match=r"no pair 'hixl'; write vllm==0.33.0/nixl, vllm==0.33.0/nixl-push"):
+        parsed("vllm==0.33.0/hixl")
     with pytest.raises(ValueError, match=r"no pair 'nixl'; it has none"):
         parsed("sglang/nixl")
     with pytest.raises(TargetUnavailableError, match=r"only simulated; write blockproof simulate --target vllm/nixl"):
@@ -203,6 +204,17 @@ def test_what_the_pair_shows_is_named_by_experiment(known: str) -> None:
     task = StoryTask(replay=read_story(INPUTS / f"nixl-{known}.json").story, shrink_seconds=0.0)
     found = simulate(PAIR, task, None, lambda text: None).found
     assert [(one["known"], one["judge"]) for one in found] == [(known, FOUND[known])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", ["vllm-project/vllm#53514", "vllm-project/vllm#46453"])
+def test_what_an_older_release_shows_has_its_name(known: str) -> None:
+    older = "vllm==0.26.0"
+    place_of(older)
+    file = INPUTS / f"nixl-0.26-{known.rpartition('/')[2].replace('#', '-')}.json"
+    task = StoryTask(replay=read_story(file).story, shrink_seconds=0.0)
+    found = simulate(f"{older}/nixl", task, None, lambda text: None).found
+    assert [one["known"] for one in found] == [known]
 
 
 PLANTED = """
