@@ -119,6 +119,7 @@ ABOUT_SOME_KINDS = {
     "impl/today/coordinator.py": "states, and a retention interval that needs windows",
     "impl/today/__init__.py": "names of specs",
     "impl/today/checkpoints.py": "states inside a step",
+    "impl/today/under_vllm.py": "specs of a release, and rings",
     "impl/today/states.py": "names of states, which are offered",
     "impl/tensors/table_layout.py": "blocks for states of drafts",
     "impl/tensors/layout.py": "pages of packed layers, of states and of vectors",

@@ -17,8 +17,7 @@ from ..reports.progress import progress
 from ..reports.run import RunDocument
 from ..reports.summary import Summary, digest_text
 from ..reports.vacuity import vacuity
-from ..targets.base import Target, left_out_for, likeness
-from ..targets.declarations import KINDS_OF_FEW
+from ..targets.base import Target, likeness
 from ..targets.family import unpatched
 from ..targets.unharmed import unharmed
 from ..workload.shapes import EVERY_ATTENTION, possible_attention
@@ -181,8 +180,7 @@ def _run(task: FuzzTask, target: Target, done: Summary, live: LiveRun | None) ->
 
 def _is_all(plan: Plan, target: Target | None) -> bool:
     """True if the plan has all attention types that the target can have."""
-    lacks = left_out_for(target) if target else KINDS_OF_FEW
-    return tuple(plan.attention) == possible_attention(tuple(EVERY_ATTENTION), lacks)
+    return tuple(plan.attention) == possible_attention(tuple(EVERY_ATTENTION), plan.left_out_for(target))
 
 
 def repeat_command(task: FuzzTask, done: Summary, target: Target | None = None) -> str:

@@ -11,6 +11,7 @@ from ..reports.summary import Summary
 from ..runs.canary import Canary, check_oracles
 from ..runs.judging import Judging
 from ..targets.base import Target, left_out_for
+from ..targets.declarations import OFFERS
 from ..workload.shapes import ATTENTION, EVERY_ATTENTION, possible_attention
 from ..workload.tuning import USUAL_TUNING, Tuning
 
@@ -69,13 +70,18 @@ class Plan:
 
     def possible_on(self, target: Target) -> "Plan":
         """The plan with the attention types that the target can have. ValueError if there are none."""
-        lacks = left_out_for(target) | (frozenset() if LOCKSTEP in self.oracles else {"Shape.host_blocks"})
+        lacks = self.left_out_for(target)
         possible = possible_attention(self.attention, lacks)
         if possible:
             return replace(self, attention=possible)
         every = possible_attention(tuple(EVERY_ATTENTION), lacks)
         remedy = f"choose from {', '.join(every)}" if every else "and nothing else can be built either"
         raise ValueError(f"{target.name} lacks what {', '.join(self.attention)} is made of; {remedy}")
+
+    def left_out_for(self, target: Target | None) -> frozenset[str]:
+        """What is not drawn for the target, or for one that offers nothing. Only the model judges two pools."""
+        left_out = frozenset(OFFERS) if target is None else left_out_for(target)
+        return left_out if LOCKSTEP in self.oracles else left_out | {"Shape.host_blocks"}
 
     def is_over(self, summary: Summary) -> bool:
         """True once the run has come to one of its limits."""

@@ -13,7 +13,7 @@ from ....model.shown.snapshot import Snapshot
 from ...findings.finding import our_bug
 from ...findings.oracle_names import LIVENESS
 from ...findings.words import plural
-from ...kinds import HYBRIDS, KINDS, OF_FEW
+from ...kinds import HYBRIDS, KINDS, OF_FEW, OF_MOST
 from ...opening.targets import open_target
 from ...oracles.liveness import judge
 from ...targets.base import (
@@ -124,7 +124,7 @@ def _other_kinds(target: Target, report: Conformance, size: int, oracles: Sequen
     name, groups = "+".join(HYBRIDS[0]), tuple(KINDS[kind].usual(size, 2 * size) for kind in HYBRIDS[0])
     shapes = [("hybrids", name, shape_of(size, 12, groups=groups))]
     shapes += [
-        (f"Group.kind={kind}", kind, _shape_of_kind(kind, size)) for kind in KINDS if kind not in ("full", *unoffered)
+        (f"Group.kind={kind}", kind, _shape_of_kind(kind, size)) for kind in (*OF_MOST, *OF_FEW) if kind not in ("full", *unoffered)
     ]
     told, missing = Scenario("Other kinds of groups"), []
     for name, kind, shape in shapes:

@@ -7,7 +7,7 @@ from blockproof.fuzz.adapters.vllm.releases import release_of
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import Trace
-from blockproof.fuzz.kinds import HYBRIDS_OF_FEW, OF_FEW
+from blockproof.fuzz.kinds import HYBRIDS_OF_FEW, HYBRIDS_OF_POOLS, OF_FEW
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.targets.base import left_out_for
@@ -20,7 +20,7 @@ from blockproof.model.features.today import TODAY
 from blockproof.model.kinds.rswa import has_gap, null_unread
 from blockproof.model.ops import DONE, NULL, Advance, Allocate, Group, Shape, Submit
 
-FEW = tuple(name for name in EVERY_ATTENTION if name not in ATTENTION)
+FEW = tuple(name for name, kinds in EVERY_ATTENTION.items() if name not in ATTENTION and kinds not in HYBRIDS_OF_POOLS)
 STATELESS = tuple(name for name in FEW if not keeps_states_of(EVERY_ATTENTION[name]))
 """Those without states, of which the rule of today by itself is not clean, whatever else is there."""
 
