@@ -170,7 +170,7 @@ class Workload(Steps):
             weights[self.meet] = self._meetings
         if self._batches:
             weights[self.batch] = self._batches
-        weights[self.misuse] = 4 if chaos else 0
+        weights[self.misuse] = 4 if chaos and not self.shape.host_blocks else 0  # of two pools nothing is declared
         weights[self.landed] = 2 if self._lands else 0
         return [action for action, weight in weights.items() for _ in range(weight)]
 

@@ -38,7 +38,7 @@ class HostPool:
         elif isinstance(op, ops.Free) and live:
             live.request.status = statuses.FINISHED_STOPPED
         outcome = call(op)
-        if isinstance(op, ops.Allocate) and isinstance(outcome, ops.Done) and op.new_tokens:
+        if isinstance(op, ops.Allocate) and isinstance(outcome, ops.Done) and op.new_tokens and live:
             end = min(live.request.num_computed_tokens + op.new_tokens, live.request.num_tokens)
             self._core.advance_scheduled([(op.request, end)])
             self._core.build_offload_command()
