@@ -70,7 +70,11 @@ RUN_ELSEWHERE = {
     ("docs/guide/engines.md", "blockproof simulate --target my_pair.py"): _FIRST_PAIR,
     ("docs/guide/engines.md", "blockproof targets check --engine my_store.py"): _FIRST_STORE,
     ("docs/guide/engines.md", "blockproof simulate --target my_store.py"): _FIRST_STORE,
-    ("docs/guide/engines.md", "blockproof targets new"): "tests/docs/test_guide.py::test_an_engine_to_be_simulated",
+    ("docs/guide/engines.md", "blockproof targets new my-pd"): f"{_GUIDE}a_pair_that_is_begun_for_you",
+    (
+        "docs/guide/engines.md",
+        "blockproof targets new my-engine",
+    ): "tests/docs/test_guide.py::test_an_engine_to_be_simulated",
     ("docs/guide/pytest.md", "pytest"): _PLUGIN,
 }
 """Commands that a test with more around it runs: page, begin, and the test."""

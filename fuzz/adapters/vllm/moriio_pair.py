@@ -319,7 +319,7 @@ def _end_who_failed(what: str) -> Callable[[MoriioHalf, "MoriioPair"], None]:
     def mend(half: MoriioHalf, pair: "MoriioPair") -> None:
         connector = half.connector
         several = "states" if connector._has_mamba else "groups"
-        alone = "window" if any(connector.blocks_per_sw) else "full"
+        alone = "window" if any(connector.blocks_per_sw) else "plain"
         if what == (several if len(connector.blocks_per_sw) > 1 else alone):
             half.ends_failed = True
 

@@ -87,7 +87,7 @@ class ReadStatus:
 
 
 @dataclass(frozen=True)
-class Session:
+class ReadSession:
     """The memory of one group here, and there in one life of the other engine."""
 
     reader: "Reader"
@@ -139,11 +139,11 @@ class Reader:
         self._number += 1
         return self._number
 
-    def create_session(self, here: int, there: str) -> Session:
+    def create_session(self, here: int, there: str) -> ReadSession:
         """For the memory of this group, here and in that life of the other engine."""
-        return Session(self, here, there)
+        return ReadSession(self, here, there)
 
-    def read(self, session: Session, number: int, pairs: Sequence[tuple[int, int]]) -> ReadStatus:
+    def read(self, session: ReadSession, number: int, pairs: Sequence[tuple[int, int]]) -> ReadStatus:
         """Blocks here and there; it fails where that engine has gone."""
         fails = self.serves() != session.engine or not self.may_read(session.engine, self.transfer)
         if not pairs:

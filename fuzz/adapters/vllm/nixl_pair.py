@@ -37,13 +37,15 @@ def _end_who_failed(half: NixlHalf, pair: "NixlPair") -> None:
 def _shorten_before_it_is_looked_up(half: NixlHalf, pair: "NixlPair") -> None:
     """Where the last token of a prompt is left out, it is before its hit is looked for."""
     add, connector = half.scheduler.add_request, half.connector
+    shorten: Any = getattr(connector, "_truncate_mamba_request_for_prefill", None)
 
     def added(request: Any) -> None:
         if connector._has_mamba and (request.kv_transfer_params or {}).get("do_remote_decode"):
-            connector._truncate_mamba_request_for_prefill(request)
+            shorten(request)
         add(request)
 
-    half.scheduler.add_request = added
+    if shorten is not None:
+        half.scheduler.add_request = added
 
 
 DEFECTS: Mapping[str, Defect] = {
