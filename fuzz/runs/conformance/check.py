@@ -123,9 +123,8 @@ def _other_kinds(target: Target, report: Conformance, size: int, oracles: Sequen
     unoffered = [kind for kind in OF_FEW if f"Group.kind={kind}" not in offering(target)]
     name, groups = "+".join(HYBRIDS[0]), tuple(KINDS[kind].usual(size, 2 * size) for kind in HYBRIDS[0])
     shapes = [("hybrids", name, shape_of(size, 12, groups=groups))]
-    shapes += [
-        (f"Group.kind={kind}", kind, _shape_of_kind(kind, size)) for kind in (*OF_MOST, *OF_FEW) if kind not in ("full", *unoffered)
-    ]
+    others = (kind for kind in (*OF_MOST, *OF_FEW) if kind not in ("full", *unoffered))
+    shapes += [(f"Group.kind={kind}", kind, _shape_of_kind(kind, size)) for kind in others]
     told, missing = Scenario("Other kinds of groups"), []
     for name, kind, shape in shapes:
         driver = ScenarioDriver(target, report, oracles)
