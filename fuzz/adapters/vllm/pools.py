@@ -37,18 +37,18 @@ class HostPool:
             self._core.build_offload_command()
         elif isinstance(op, ops.Free) and live:
             live.request.status = statuses.FINISHED_STOPPED
-        outcome = call(op)
+        outcome, scheduled = call(op), ""
         if isinstance(op, ops.Allocate) and isinstance(outcome, ops.Done) and op.new_tokens and live:
             end = min(live.request.num_computed_tokens + op.new_tokens, live.request.num_tokens)
             self._core.advance_scheduled([(op.request, end)])
             self._core.build_offload_command()
-            self._told(op.request)
+            self._told(scheduled := op.request)
         elif isinstance(op, ops.StepStart):
             self._arrive()
         elif isinstance(op, ops.Free | ops.Preempt):
             for group in range(len(self._core.resident_managers)):
                 self._read.pop((group, op.request), None)
-        return outcome, self._shown(op.request if isinstance(op, ops.Allocate) else "")
+        return outcome, self._shown(scheduled)
 
     def _arrive(self) -> None:
         """What is under way has come, request by request."""
