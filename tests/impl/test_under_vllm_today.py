@@ -11,6 +11,7 @@ from blockproof.impl.kv_cache_utils import init_none_hash
 from blockproof.impl.today import RSWASpec
 from blockproof.impl.today.under_vllm import ManagerForVllm, spec_of
 
+from .cores_of_today import FLOAT
 from .test_compat import in_a_toy
 
 ENUMS = "from enum import IntEnum\nclass RequestStatus(IntEnum):\n    WAITING, RUNNING, PREEMPTED = 1, 5, 6"
@@ -154,4 +155,4 @@ def test_what_was_generated_is_found_again_at_the_interval_of_0() -> None:
     assert core.get_computed_blocks(again)[1] == 12
 
 
-FULL = impl.FullAttentionSpec(4, num_kv_heads=1, head_size=1, dtype=bytes)
+FULL = impl.FullAttentionSpec(4, num_kv_heads=1, head_size=1, dtype=FLOAT)

@@ -289,7 +289,7 @@ def test_in_children_a_wrong_mutant_of_our_core_is_found_and_an_equivalent_one_i
 needs_release = pytest.mark.skipif(environments.find(RELEASE) is None, reason=f"blockproof targets install {RELEASE}")
 
 
-@pytest.mark.parametrize("of", [pytest.param(RELEASE, marks=needs_release), "impl"])
+@pytest.mark.parametrize("of", [pytest.param(RELEASE, marks=needs_release), "impl", "impl-today"])
 def test_every_entry_about_a_survivor_stands_in_the_sources(of: str) -> None:
     subject = subject_of(of)
     judged = Survivors(subject.mutable.survivors)
