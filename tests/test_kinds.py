@@ -119,6 +119,7 @@ ABOUT_SOME_KINDS = {
     "impl/managers/coordinator.py": "states, and a retention interval that needs windows",
     "impl/today/coordinator.py": "states, and a retention interval that needs windows",
     "impl/today/__init__.py": "names of specs",
+    "impl/today/under_vllm.py": "our spec for each of vLLM's",
     "impl/today/checkpoints.py": "states inside a step",
     "impl/today/under_vllm.py": "specs of a release, and rings",
     "impl/today/states.py": "names of states, which are offered",

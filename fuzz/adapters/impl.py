@@ -212,5 +212,5 @@ def mutable_impl(core: str = "impl") -> Mutable:
     deciding = _DECIDING_TODAY if core == TODAY_CORE else _DECIDING
     parts = {name: name.removeprefix(f"{_PACKAGE}.") for name in modules}
     own = tuple(name for name, part in parts.items() if part.partition(".")[0] in deciding and part not in _UNREACHED)
-    judged = files(__package__) / "impl_survivors.toml"
+    judged = files(__package__) / f"{core.replace('-', '_')}_survivors.toml"
     return Mutable(own, _PACKAGE, bind_impl.cache_clear, survivors=judged.read_text(encoding="utf-8"))

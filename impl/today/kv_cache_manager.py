@@ -174,7 +174,9 @@ class TodayManager(KVCacheManager):
             horizon = self._horizons.get(request.request_id, 0)
             end, first = request.num_computed_tokens + num_new_tokens, self._firsts.get(request.request_id, 0)
             plain = num_new_tokens > 0 <= num_lookahead_tokens and not (num_new_computed_tokens or num_encoder_tokens)
-            if plain and first <= end <= horizon - num_lookahead_tokens:
+            # One whose load has arrived has its blocks, and waits all the same.
+            free = not self.watermark_blocks or not has_scheduled_reqs or _runs(request)
+            if plain and free and first <= end <= horizon - num_lookahead_tokens:
                 return self.empty_kv_cache_blocks
         if self.watermark_blocks and has_scheduled_reqs and reserved_blocks >= 0 and not _runs(request):
             reserved_blocks += self.watermark_blocks

@@ -1,6 +1,8 @@
 """Our core by the rule of today, called as a scheduler would. What it decides is compared with the model in lockstep;
 here stands what each feature is, in a few calls, and that the core's own books agree."""
 
+from typing import Any
+
 import pytest
 from blockproof import impl
 from blockproof.fuzz.opening.known_deviations import model_for
@@ -176,6 +178,18 @@ def test_who_reads_on_is_told_when_a_block_is_handed_out_or_all_names_go():
     core.pool.free_blocks(core.pool.blocks[1:2] + core.pool.blocks[3:])
     assert core.manager.reset_prefix_cache()
     assert told == held
+
+
+def test_one_whose_load_has_arrived_waits_for_the_watermark_though_it_needs_no_block():
+    core = Core(full(), blocks=4, watermark=0.5, enable_caching=False)
+    request = core.request("a", range(8))
+    loads: Any = {"num_external_computed_tokens": 8, "delay_cache_blocks": True, "has_scheduled_reqs": False}
+    assert core.manager.allocate_slots(request, 0, **loads) is not None
+    request.num_computed_tokens = 7
+    assert core.manager.allocate_slots(request, 1) is None, "one block is free, two have to stay"
+    assert core.manager.allocate_slots(request, 1, has_scheduled_reqs=False) is not None
+    request.status = today.RequestStatus.RUNNING
+    assert core.manager.allocate_slots(request, 1) is not None
 
 
 def test_managers_of_others_are_refused():

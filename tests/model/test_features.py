@@ -342,4 +342,5 @@ def test_a_checkpoint_at_the_end_of_a_prompt_is_named_where_a_replay_resumes_by_
     model.apply(Submit("a", (0, 0, 0, 0, 0)))
     model.apply(Allocate("a", 5))
     (checkpoint, _) = model.state.tables[1]["a"]
+    assert isinstance(model.state, NamedState)
     assert model.state.covers[checkpoint] == 2

@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 from blockproof.fuzz.cli import explore as cli_explore
 from blockproof.fuzz.cli import main as cli
-from blockproof.fuzz.engines.walked_scopes import EVERY_SCOPE as SCOPES
+from blockproof.fuzz.engines.walked_scopes import EVERY_SCOPE
 from blockproof.fuzz.exploration import checkpoint, session
 from blockproof.fuzz.exploration.checkpoint import load
 from blockproof.fuzz.exploration.faults import FAULTS
+from blockproof.fuzz.exploration.scopes import SCOPES
 from blockproof.fuzz.exploration.search import EXHAUSTED, Exploration, Search
 
 MEASURED = ["--attention", "full", "--blocks", "4", "--block-size", "1"]
@@ -84,10 +85,10 @@ def test_wrong_usage_exits_with_2_and_one_line(capsys, arguments, problem):
 def test_list_names_every_scope_and_every_fault(capsys):
     code, out, _ = run(capsys, "--list")
     assert code == 0
-    assert all(f"{name}: " in out for name in SCOPES)
+    assert all(f"{name}: " in out for name in EVERY_SCOPE)
     assert all(f"{name} (" in out for name in FAULTS)
     code, out, _ = run(capsys, "--list", "--json")
-    assert set(json.loads(out)["scopes"]) == set(SCOPES)
+    assert set(json.loads(out)["scopes"]) == set(EVERY_SCOPE)
 
 
 def test_what_was_saved_is_gone_on_with_and_deleted_at_the_end(capsys, tmp_path):

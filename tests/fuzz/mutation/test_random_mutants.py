@@ -292,8 +292,9 @@ def test_in_children_a_wrong_mutant_of_our_core_is_found_and_an_equivalent_one_i
 needs_release = pytest.mark.skipif(environments.find(RELEASE) is None, reason=f"blockproof targets install {RELEASE}")
 
 
-def test_every_entry_about_a_survivor_stands_in_the_sources() -> None:
-    subject = subject_of("impl")
+@pytest.mark.parametrize("of", ["impl", "impl-today"])
+def test_every_entry_about_a_survivor_stands_in_the_sources(of: str) -> None:
+    subject = subject_of(of)
     judged = Survivors(subject.mutable.survivors)
     assert [(one.function, one.line) for one in judged.gone(subject.sources())] == []
 
