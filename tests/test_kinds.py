@@ -121,7 +121,6 @@ ABOUT_SOME_KINDS = {
     "impl/today/__init__.py": "names of specs",
     "impl/today/under_vllm.py": "our spec for each of vLLM's",
     "impl/today/checkpoints.py": "states inside a step",
-    "impl/today/under_vllm.py": "specs of a release, and rings",
     "impl/today/states.py": "names of states, which are offered",
     "impl/tensors/table_layout.py": "blocks for states of drafts",
     "impl/tensors/layout.py": "pages of packed layers, of states and of vectors",
