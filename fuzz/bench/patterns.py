@@ -33,6 +33,8 @@ class Patterns(BenchWorkload):
             self.driver.take_events()
         if params["which"] in DECODING:
             self.driver.decode([])  # says so if there is no such step
+        if self._reports:
+            self.driver.report_hits(self.driver.request("", [0]))  # as here
         self._draw = Random(1)
         self._lengths = [self._draw.randrange(self._tokens) for _ in range(self._each)]
         self._common = list(range(1000, 1000 + self._tokens))

@@ -22,6 +22,7 @@ class VllmStyleDriver:
         """See `Driver.build`."""
         used = {"Shape.watermark": shape.watermark, "Group.checkpoint": any(one.checkpoint for one in shape.groups)}
         used["Shape.names_junctions"] = shape.retention_interval is not None  # what such a one is timed for
+        used["hits_inside_blocks"] = all(shape.hash_block_size < one.block_size for one in shape.groups)
         for name in [name for name, is_used in used.items() if is_used]:
             if name not in self._release.offers:
                 raise NotImplementedError(f"it has no {name}")

@@ -19,7 +19,7 @@ from ..adapters.test_faults_of_today import FAULTS, Fault, Faulty, put
 
 COUNTS = json.loads((Path(__file__).parent / "exploration_counts_today.json").read_text())
 """By scope: states, transitions, depth."""
-QUICK = 700
+QUICK = 400
 """States of a scope whose test is quick."""
 
 

@@ -134,7 +134,7 @@ def test_a_load_may_fail_in_part():
 
 def test_several_requests_take_their_step_in_one_call_where_the_target_offers_it():
     target = Recording()
-    result = run(kv_cache_machine(target, attention=("full",)), max_examples=250)
+    result = run(kv_cache_machine(target, attention=("full",)), max_examples=400)
     assert result.wasSuccessful(), result.failures or result.errors
     batches = [one for one in target.asked if isinstance(one, ops.AllocateBatch)]
     assert any(len(one.requests) > 1 for one in batches)
@@ -173,7 +173,7 @@ class RecordingToday(Recording):
 def test_what_a_target_offers_of_todays_rule_is_asked_for():
     target = RecordingToday()
     attention = ("full+mamba", "full+mamba+mamba", "full+sliding")
-    result = run(kv_cache_machine(target, attention=attention, oracles=(LOCKSTEP,)), max_examples=250)
+    result = run(kv_cache_machine(target, attention=attention, oracles=(LOCKSTEP,)), max_examples=400)
     assert result.wasSuccessful(), result.failures or result.errors
     asked = {
         name: [getattr(one, name.partition(".")[2]) for one in target.asked if type(one).__name__ == kind]
