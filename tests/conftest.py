@@ -146,7 +146,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def slow_first(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
     """As many pieces as there are workers, which pytest-xdist deals out so: in each the slow tests come first.
 
-    A worker that has nothing left takes what another one would have run last; so nobody waits for a slow one at the end.
+    A worker that has nothing left takes what another one would have run last; so nobody waits for a slow one.
     """
     slow = [item for item in items if item.get_closest_marker("slow") is not None]
     quick = [item for item in items if item.get_closest_marker("slow") is None]

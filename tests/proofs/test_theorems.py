@@ -90,7 +90,8 @@ OF_QUEUE_AND_POOL = {t.id for family in (free_queue, free_queue_any, references)
 def _case(theorem: Any, subject: str) -> Any:
     name = f"{theorem.id}-{subject}"
     measured = [pytest.mark.each_is_measured] * (name not in NOTHING_ALONE)
-    return pytest.param(theorem, subject, id=name, marks=[*measured, *[pytest.mark.slow] * (theorem.weight > LONG)])
+    is_slow = theorem.weight > LONG or (subject == "model" and name in NOTHING_ALONE)
+    return pytest.param(theorem, subject, id=name, marks=[*measured, *[pytest.mark.slow] * is_slow])
 
 
 CASES = [_case(theorem, subject) for theorem in THEOREMS for subject in ("impl", "model")]
