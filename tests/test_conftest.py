@@ -4,6 +4,7 @@ beside the others or not, and `make test` leaves them out. Nor does it count tho
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -127,3 +128,18 @@ def test_of_many_parameters_that_take_long_together_a_few_are_quick(tmp_path):
     assert "10 passed, 2 deselected" in done.stdout
     every = subprocess.run(command[:-2], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert "12 passed" in every.stdout
+
+
+def test_slow_tests_are_dealt_to_all_workers_and_come_first_at_each(tmp_path):
+    """In the order of the file, one worker would have all of them, and run them last."""
+    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
+    case = "@pytest.mark.parametrize('case', range({}))\ndef test_{}(case):\n    pass\n"
+    slow = "@pytest.mark.slow\n" + case.format(4, "slow")
+    (tmp_path / "test_it.py").write_text(f"import pytest\n\n{case.format(4, 'quick')}{slow}")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))}
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-W", "ignore"]
+    for workers, order in ((1, "sssqqqq"), (2, "ssqqssqq")):
+        environment["PYTEST_XDIST_WORKER_COUNT"] = str(workers)
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        kinds = "".join(re.findall(r"::test_(\w)", done.stdout))
+        assert kinds.endswith(order), done.stdout

@@ -78,10 +78,14 @@ class Plan:
         remedy = f"choose from {', '.join(every)}" if every else "and nothing else can be built either"
         raise ValueError(f"{target.name} lacks what {', '.join(self.attention)} is made of; {remedy}")
 
+    @property
+    def unjudged(self) -> frozenset[str]:
+        """What no oracle of the plan knows: two pools are judged by lockstep alone."""
+        return frozenset() if LOCKSTEP in self.oracles else frozenset({"Shape.host_blocks"})
+
     def left_out_for(self, target: Target | None) -> frozenset[str]:
-        """What is not drawn for the target, or for one that offers nothing. Only the model judges two pools."""
-        left_out = frozenset(OFFERS) if target is None else left_out_for(target)
-        return left_out if LOCKSTEP in self.oracles else left_out | {"Shape.host_blocks"}
+        """What is not drawn for the target, or for one that offers nothing."""
+        return (frozenset(OFFERS) if target is None else left_out_for(target)) | self.unjudged
 
     def is_over(self, summary: Summary) -> bool:
         """True once the run has come to one of its limits."""

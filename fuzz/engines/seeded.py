@@ -113,9 +113,7 @@ class _SeededRuns:
         # Scripts are to come as often as ever.
         steps = 0 if LIVENESS in plan.oracles else getattr(plan.tuning, "steps", 0)
         inside = 0 if "hits_inside_blocks" in run.lacks else MORE_INSIDE
-        judged = plan.attention
-        if LOCKSTEP not in plan.oracles:  # no other oracle knows of a second pool
-            judged = possible_attention(judged, run.lacks | {"Shape.host_blocks"})
+        judged = possible_attention(plan.attention, run.lacks | plan.unjudged) if plan.unjudged else plan.attention
         self._alone, self._turns = alone, in_turn(judged, rounds, steps, inside)
 
     def draw(self, number: int) -> _Drawn:

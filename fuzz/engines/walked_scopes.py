@@ -50,7 +50,7 @@ _ALL = (
     ),
     TodayScope(
         "retention",
-        _shape([Group("full", 1), Group("sliding", 1, window=2)], 9, 6, 1, 1, retention_interval=0),
+        _shape([Group("full", 1), Group("sliding", 1, window=2)], 10, 6, 1, 1, retention_interval=0),
         _texts("0000", "0010"),
         ("shared prefix goes on",),
         chunks=(9,),

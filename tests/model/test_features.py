@@ -14,7 +14,6 @@ from blockproof.model.ops import (
     Arrive,
     Done,
     Evict,
-    Failed,
     Free,
     Group,
     Lookup,
@@ -32,16 +31,11 @@ from blockproof.model.ops import (
 )
 from blockproof.model.tables import Policy
 
+from .told import told
+
 FULL = Shape((Group("full", 2),), 12, 16, 2, 2, 16)
 HYBRID = Shape((Group("full", 4), Group("mamba", 4, mamba_mode="align")), 16, 32, 2, 4, 32)
 PROMPT = tuple(range(7))
-
-
-def told(model, *operations):
-    """The outcome of the last of these operations, all of which are carried out."""
-    outcomes = [model.step(operation)[0] for operation in operations]
-    assert not any(isinstance(outcome, Failed) for outcome in outcomes), outcomes
-    return outcomes[-1]
 
 
 def value(model, *operations):

@@ -10,7 +10,6 @@ from blockproof.model.ops import (
     Allocate,
     Arrive,
     Done,
-    Failed,
     Free,
     Group,
     Lookup,
@@ -22,16 +21,11 @@ from blockproof.model.ops import (
     TakeNewBlockIds,
 )
 
+from .told import told
+
 WINDOWED = Shape((Group("rswa", 2, window=2),), 16, 24, 2, 2, 24)
 RINGED = Shape((Group("full", 2), Group("ring", 1)), 16, 24, 2, 2, 24)
 STATES = Shape((Group("full", 4), Group("mamba", 4, mamba_mode="align"), Group("ring", 3)), 20, 32, 2, 12, 32)
-
-
-def told(model, *operations):
-    """The outcome of the last of these operations, all of which are carried out."""
-    outcomes = [model.step(operation)[0] for operation in operations]
-    assert not any(isinstance(outcome, Failed) for outcome in outcomes), outcomes
-    return outcomes[-1]
 
 
 def decoded(model, name, prompt, outputs):

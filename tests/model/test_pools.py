@@ -23,17 +23,12 @@ from blockproof.model.ops import (
     Submit,
 )
 
+from .told import told
+
 GROUPS = (Group("hosted", 2), Group("mla", 2), Group("resident", 2), Group("hot", 2, window=4))
 SHAPE = Shape(GROUPS, 24, 24, 2, 2, 24, host_blocks=14)
 SOURCE, INDEX, RESIDENT, HOT = range(4)
 PROMPT = tuple(range(1, 11))
-
-
-def told(model, *operations):
-    """The outcome of the last of these operations, all of which are carried out."""
-    outcomes = [model.step(operation)[0] for operation in operations]
-    assert not any(isinstance(outcome, Failed) for outcome in outcomes), outcomes
-    return outcomes[-1]
 
 
 def computed(model, name, prompt=PROMPT):
