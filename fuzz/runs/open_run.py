@@ -63,7 +63,9 @@ def workload_of(run: Run, draw: Draw, shape: Shape, *, chaos: bool = False, tuni
         tuning = replace(tuning, refusals=REFUSALS)
     tuned = {} if tuning is USUAL_TUNING else {"tuning": tuning}  # the generator of an earlier commit may know of none
     landings: LandingsSaid = "all" if HOLDS_BACK in run.hidden else "awaited" if landings_awaited(run) else "steps"
-    lacks = in_shape(run.lacks, shape) | (UNASKED_OF_POOLS if shape.host_blocks else frozenset())
+    lacks = in_shape(run.lacks, shape)
+    if shape.host_blocks:
+        lacks |= UNASKED_OF_POOLS
     return Workload(draw, shape, chaos=chaos, landings=landings, lacks=lacks, **tuned)
 
 

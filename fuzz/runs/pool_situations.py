@@ -2,25 +2,21 @@
 
 from collections import Counter
 
-from ...model.core import Model
 from ...model.kinds.pools import Pools
 from ...model.ops import NULL
 
 
 class PoolSituations:
-    """Counts them; nothing for other cores."""
+    """Counts them."""
 
-    def __init__(self, model: Model, reached: Counter[str]) -> None:
-        self._state = model.state if isinstance(model.state, Pools) else None
-        self._reached = reached
-        self.hosted = None if self._state is None else self._state.source
+    def __init__(self, state: Pools, reached: Counter[str]) -> None:
+        self._state, self._reached = state, reached
+        self.hosted = self._state.source
         """The group whose blocks are in the pool of the host."""
         self._before: Counter[str] = Counter()
 
     def see(self) -> None:
         """The model has made a step."""
-        if self._state is None:
-            return
         state, now = self._state, Counter[str]()
         for of in state.pages.values():
             now["pools: page written back"] += len(of.whole)

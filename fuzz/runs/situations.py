@@ -15,6 +15,7 @@ from ...model.arith import cdiv
 from ...model.attention import Mamba
 from ...model.core import Model
 from ...model.features import checkpoints
+from ...model.kinds.pools import Pools
 from ...model.ops import (
     NULL,
     Advance,
@@ -63,7 +64,7 @@ class Situations:
         self._moving = [rule.b for rule in rules if isinstance(rule, Mamba) and rule.align]  # block sizes, in tokens
         self._states = [group for group, rule in enumerate(rules) if isinstance(rule, Mamba)]
         self._drafts = any(rule.behind for rule in rules)
-        self._pools = PoolSituations(model, self.reached)
+        self._pools = PoolSituations(model.state, self.reached) if isinstance(model.state, Pools) else None
         self._full = next((group for group, rule in enumerate(rules) if rule.is_full), None)
 
     def see(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> None:
@@ -93,7 +94,8 @@ class Situations:
 
     def _see_today(self, operation: Operation) -> None:
         """What the rule of today has besides (`model.features`)."""
-        self._pools.see()
+        if self._pools is not None:
+            self._pools.see()
         model, reached = self.model, self.reached
         match operation:
             case Lookup(name, limit, for_connector):
@@ -297,7 +299,7 @@ class Situations:
 
     def _see_registered(self, before: Snapshot, after: Snapshot) -> None:
         for group, registered in enumerate(after.registered):
-            if registered is before.registered[group] or group == self._pools.hosted:
+            if registered is before.registered[group] or (self._pools is not None and group == self._pools.hosted):
                 continue
             for name, end in registered.items():
                 first = before.registered[group].get(name)

@@ -40,7 +40,7 @@ def possible_attention(names: Sequence[str], lacks: Collection[str]) -> tuple[st
 
 def with_offered(draw: Draw, shape: Shape, lacks: Collection[str]) -> Shape:
     """The shape with what few targets have (`declarations.OFFERS`)."""
-    if tuple(group.kind for group in shape.groups) in HYBRIDS_OF_POOLS:
+    if "Shape.host_blocks" not in lacks and tuple([group.kind for group in shape.groups]) in HYBRIDS_OF_POOLS:
         shape = _with_pools(draw, shape)
     if "hits_inside_blocks" not in lacks:
         shape = _with_small_hashes(draw, shape)

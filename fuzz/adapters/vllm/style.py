@@ -4,6 +4,7 @@ would."""
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import redirect_stdout
+from functools import partial
 from typing import Any
 
 from ....model import ops
@@ -167,15 +168,13 @@ class VllmStyleTarget:
         except Exception as error:
             raise unreadable(error) from error
 
-    def _apply(self, operation: Operation) -> Outcome:
+    def _apply(self, operation: Operation, is_within: bool = False) -> Outcome:
         self.copies = self.handed = ()
-        if self._host is None:
-            return self._called_with(operation)
-        live = self._requests.get(getattr(operation, "request", ""))
-        outcome, self.handed = self._host.around(operation, live, self._statuses, self._called_with)
-        return outcome
-
-    def _called_with(self, operation: Operation) -> Outcome:
+        if self._host is not None and not is_within:
+            live = self._requests.get(getattr(operation, "request", ""))
+            called = partial(self._apply, is_within=True)
+            outcome, self.handed = self._host.around(operation, live, self._statuses, called)
+            return outcome
         try:
             if type(operation) not in self._around.operations:
                 return _HANDLERS[type(operation)](self, operation)
