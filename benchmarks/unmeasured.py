@@ -1,12 +1,13 @@
 """Finds the tests that coverage can leave out: they run hardly a line that no shorter one runs.
 
-python benchmarks/unmeasured.py [--add] [--seconds N] [--write tests/unmeasured.txt]
+python benchmarks/unmeasured.py [--quick] [--write tests/unmeasured.txt]
 
 Runs the quick tests with coverage, and notes which lines and branches each of them runs, its child processes included.
-Of the longest tests first, those are left out that hold few lines and branches alone (`SLOW`, `QUICK`); what only those
-left out before have held counts as held by nobody. Those that take seconds are slow tests from then on; the others go
-to `unmeasured_quick.txt` beside the list, and stay quick tests. With `--add` those in the lists stay there, and only
-the others are looked at. A test with parameters is one test. Printed: what they took, and how much of all is lost.
+Those are left out first that take longest for each line or branch that they hold alone, and as long as few are lost in
+all (`SLOW`, `QUICK`); what only those left out before have held counts as held by nobody. Those that take seconds are
+slow tests from then on; the others go to `unmeasured_quick.txt` beside the list, and stay quick tests. With `--quick`
+only the list of these is written anew. A test with parameters is one test. Printed: what they took, and how much of all
+is lost.
 """
 
 import base64
@@ -18,8 +19,9 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from contextlib import closing
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -35,17 +37,17 @@ CONFIGURATION = "COVERAGE_PROCESS_CONFIG"
 
 
 class Bounds(NamedTuple):
-    """How few lines and branches a test may hold alone to be left out."""
+    """How few lines and branches tests may hold alone to be left out."""
 
     seconds: float
     """Shorter tests are not looked at."""
     per_second: float
-    """So many for each second that it takes."""
-    most: int
-    """And so many in all."""
+    """So many for each second that a test takes."""
+    share: float
+    """And all together this share of those that any test runs."""
 
 
-SLOW, QUICK = Bounds(2.0, 6.0, 40), Bounds(0.1, 2.0, 18)
+SLOW, QUICK = Bounds(2.0, 6.0, 0.002), Bounds(0.1, 100.0, 0.006)
 Place: TypeAlias = tuple[int, int, int]
 """A file, and a step from one line to another in it."""
 
@@ -64,37 +66,32 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 
 def main() -> int:
-    """Run the tests and write the list. What the tests come to does not matter here."""
+    """Run the tests and write the lists. What the tests come to does not matter here."""
     options = parser(__doc__, "the list")
-    options.add_argument("--add", action="store_true", help="leave the tests in the lists that are there")
-    options.add_argument("--seconds", type=float, default=SLOW.seconds, help="shorter tests are quick ones")
+    options.add_argument("--quick", action="store_true", help="leave the slow tests as they are")
     asked = options.parse_args()
-    there = {path: listed(path) if asked.add else set() for path in (LIST, LIST.with_name(QUICK_LIST))}
+    lists = {LIST.with_name(QUICK_LIST): QUICK} if asked.quick else {LIST: SLOW, LIST.with_name(QUICK_LIST): QUICK}
     with tempfile.TemporaryDirectory(prefix="unmeasured-") as folder:
-        run_tests(Path(folder), asked.add)
+        run_tests(Path(folder), lists)
         seconds, held = read_seconds(Path(folder) / "tests.xml"), read_held(Path(folder) / "coverage")
-    for path, bounds in zip(there, (SLOW._replace(seconds=asked.seconds), QUICK), strict=True):
-        seconds = {name: took for name, took in seconds.items() if name not in set().union(*there.values())}
+    every = len(set().union(*held.values()))
+    for path, bounds in lists.items():
         left_out, lost = choose(seconds, held, bounds)
-        every = len(set().union(*held.values()))
         took = sum(seconds[name] for name in left_out)
         print(f"{path.name}: {len(left_out)} of {len(seconds)} tests, {took:,.0f} of {sum(seconds.values()):,.0f} s")
         print(f"lost: {lost:,} of {every:,} lines and branches")
-        there[path] |= {*left_out}
-        held = {name: places for name, places in held.items() if name not in there[path]}
+        for name in left_out:
+            del seconds[name]
+            held.pop(name, None)
         if asked.write:
-            text = "".join(f"{name}\n" for name in sorted(there[path]))
+            text = "".join(f"{name}\n" for name in sorted(left_out))
             asked.write.with_name(path.name).write_text(text, encoding="utf-8")
     return 0
 
 
-def listed(path: Path) -> set[str]:
-    """The tests in this list."""
-    return set(path.read_text(encoding="utf-8").split()) if path.exists() else set()
-
-
-def run_tests(folder: Path, add: bool) -> None:
-    """Leave how long they took in `tests.xml` there, and what they ran in `coverage`."""
+def run_tests(folder: Path, lists: Iterable[Path]) -> None:
+    """Of all tests that are quick but for these lists: how long they took into `tests.xml` there, what they ran into
+    `coverage`."""
     environment = dict(os.environ, ROOT=str(ROOT), PYTHONPATH=str(Path(__file__).parent))
     environment["COVERAGE_FILE"] = str(folder / "part")
     coverage = [sys.executable, "-m", "coverage"]
@@ -109,7 +106,6 @@ def run_tests(folder: Path, add: bool) -> None:
         Path(__file__).stem,
         f"--junitxml={folder}/tests.xml",
     ]
-    lists = () if add else (LIST, LIST.with_name(QUICK_LIST))
     aside = {path: path.with_suffix(".aside") for path in lists if path.exists()}
     for path, place in aside.items():
         path.rename(place)
@@ -143,18 +139,29 @@ def read_held(path: Path) -> dict[str, set[Place]]:
 
 def choose(seconds: Mapping[str, float], held: Mapping[str, Set[Place]], bounds: Bounds) -> tuple[list[str], int]:
     """The tests to be left out, and how many lines and branches nobody holds then."""
-    holders = Counter[Place]()
-    for places in held.values():
-        holders.update(places)
+    names = list(held)
+    count, of_whom = Counter[Place](), Counter[Place]()  # how many hold it, and the sum of their numbers
+    for number, name in enumerate(names):
+        count.update(held[name])
+        of_whom.update(dict.fromkeys(held[name], number))
+    alone = Counter(dict.fromkeys(seconds, 0))
+    alone.update(names[of_whom[place]] for place, holders in count.items() if holders == 1)
+    queue = [(alone[name] / took, -took, name) for name, took in seconds.items() if took >= bounds.seconds]
+    heapify(queue)
     lost, left_out = 0, list[str]()
-    long = (name for name, took in seconds.items() if took >= bounds.seconds)
-    for name in sorted(long, key=lambda name: -seconds[name]):
-        places = held.get(name, frozenset())
-        alone = sum(holders[place] == 1 for place in places)
-        if alone <= min(bounds.most, bounds.per_second * seconds[name]):
-            holders.subtract(places)
+    while queue and queue[0][0] <= bounds.per_second:
+        before, negative, name = heappop(queue)
+        if before < (now := alone[name] / -negative):
+            heappush(queue, (now, negative, name))
+        elif lost + alone[name] <= bounds.share * len(count):
             left_out.append(name)
-            lost += alone
+            lost += alone[name]
+            number = names.index(name) if name in held else 0
+            for place in held.get(name, ()):
+                count[place] -= 1
+                of_whom[place] -= number
+                if count[place] == 1:
+                    alone[names[of_whom[place]]] += 1
     return left_out, lost
 
 

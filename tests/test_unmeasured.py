@@ -55,6 +55,13 @@ def test_what_a_test_holds_alone_keeps_it_and_two_that_hold_the_same_are_not_bot
 
 
 def test_a_few_lines_for_many_seconds_are_given_up_and_counted(unmeasured: Any) -> None:
-    held = {"few": places(0, 12), "many": places(100, 41)}
-    assert unmeasured.choose({"few": 2.0, "many": 60.0}, held, unmeasured.SLOW) == (["few"], 12)
-    assert unmeasured.choose({"few": 1.9, "many": 60.0}, held, unmeasured.SLOW._replace(seconds=1.0)) == ([], 0)
+    bounds = unmeasured.Bounds(2.0, per_second=6.0, share=0.5)
+    held = {"few": places(0, 12), "many": places(100, 41), "short": places(200, 1)}
+    assert unmeasured.choose({"few": 2.0, "many": 6.0, "short": 1.9}, held, bounds) == (["few"], 12)
+
+
+def test_most_seconds_for_a_line_go_first_and_only_a_share_of_all_is_given_up(unmeasured: Any) -> None:
+    bounds = unmeasured.Bounds(1.0, per_second=100.0, share=0.1)
+    held = {"": places(0, 900), "dear": places(1000, 40), "cheap": places(2000, 40), "large": places(3000, 90)}
+    seconds = {"dear": 20.0, "cheap": 2.0, "large": 10.0}
+    assert unmeasured.choose(seconds, held, bounds) == (["dear", "cheap"], 80)

@@ -34,18 +34,10 @@ from blockproof.proofs.theorems import (
 )
 
 LONG = 1.4
-"""Theorems that take more seconds (`Statement.weight`) are marked slow, and not settled again where `prove --check` has
-done so. The others are, as coverage counts them, but for `NOTHING_ALONE`."""
-NOTHING_ALONE = {
-    *("T1-model", "T5.gap-model", "T6-impl", "T7.running-model", "T7.uncached-model", "T8-model", "T8.chunked-impl"),
-    *("T8.full-impl", "T8.full-model", "T8.mamba-model", "T9.full-model", "T9.mamba-impl", "T9.mamba-model"),
-    *("T10.full-impl", "T10.mamba-model", "T10.sparse.full-model", "T11.chunked-model", "T11.full-impl"),
-    *("T11.mamba-model", "T14-model", "T16.lookahead-impl", "T16.step-model", "T23-impl", "T23.converse-model"),
-    *("T23.items.lengths-impl", "T23.mask-impl", "T23.only-model", "T23.overlap-impl"),
-}
-"""Those that run hardly a line that no other one runs: nor are they measured."""
+"""Theorems that take more seconds (`Statement.weight`) are marked slow, and so are on the model those that hold for our
+core's functions, too: they run hardly a line alone. Where `prove --check` has settled them, they are left out."""
 SETTLED = "BLOCKPROOF_THEOREMS_SETTLED"
-"""Set by .ci/run, where `blockproof prove --check` has settled all theorems: what is not measured is left out."""
+"""Set by .ci/run, where `blockproof prove --check` has settled all theorems: what is slow is left out."""
 NOT_OF_IMPL = {"T12.rounded", "T17.down", "T17.up"}
 NOT_OF_IMPL |= {theorem.id for theorem in (*invariants.THEOREMS, *free_queue_any.THEOREMS)}
 """Functions that our core has no counterpart of: it writes them out where it needs them, and its queue has no links."""
@@ -87,11 +79,13 @@ AT_LEAST = {"T25.order": 10_001}
 OF_QUEUE_AND_POOL = {t.id for family in (free_queue, free_queue_any, references) for t in family.THEOREMS}
 
 
+def is_slow(theorem: Any, subject: str) -> bool:
+    return theorem.weight > LONG or (subject == "model" and theorem.id not in NOT_OF_IMPL)
+
+
 def _case(theorem: Any, subject: str) -> Any:
-    name = f"{theorem.id}-{subject}"
-    measured = [pytest.mark.each_is_measured] * (name not in NOTHING_ALONE)
-    is_slow = theorem.weight > LONG or (subject == "model" and name in NOTHING_ALONE)
-    return pytest.param(theorem, subject, id=name, marks=[*measured, *[pytest.mark.slow] * is_slow])
+    marks = [pytest.mark.slow] if is_slow(theorem, subject) else [pytest.mark.each_is_measured]
+    return pytest.param(theorem, subject, id=f"{theorem.id}-{subject}", marks=marks)
 
 
 CASES = [_case(theorem, subject) for theorem in THEOREMS for subject in ("impl", "model")]
@@ -104,7 +98,7 @@ def record():
 
 @pytest.mark.parametrize(("theorem", "subject"), CASES)
 def test_each_theorem_comes_out_as_declared_and_its_negative_controls_are_refuted(theorem, subject, record):
-    if os.environ.get(SETTLED) and (theorem.weight > LONG or f"{theorem.id}-{subject}" in NOTHING_ALONE):
+    if os.environ.get(SETTLED) and is_slow(theorem, subject):
         pytest.skip("settled by `blockproof prove --check` in the same run")
     with_controls = subject == "impl" or theorem.id in NOT_OF_IMPL
     verdict = theorem.settle(roles.subject(subject), seconds=20, with_controls=with_controls)
@@ -136,8 +130,6 @@ def test_each_theorem_comes_out_as_declared_and_its_negative_controls_are_refute
 
 def test_every_theorem_of_every_family_is_settled_here():
     assert {theorem.id for family in FAMILIES for theorem in family.THEOREMS} == {case.values[0].id for case in CASES}
-    quick = {case.id for case in CASES if case.values[0].weight <= LONG}
-    assert quick >= NOTHING_ALONE
 
 
 def test_on_the_model_and_our_core_no_theorem_is_refuted():

@@ -208,7 +208,7 @@ class Modelled:
 
 def test_lacking_questions_are_counted_and_never_put():
     calculator, reach = Modelled(), Reach(NAME, 3)
-    run(calculator, reach, CheckLimits(60, None, 1), "all")
+    run(calculator, reach, CheckLimits(30, None, 1), "all")
     assert reach.findings == []
     assert "num_blocks" not in calculator.seen
     assert "class_fields" not in calculator.seen

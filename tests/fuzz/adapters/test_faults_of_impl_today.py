@@ -388,7 +388,7 @@ def run(target, attention, operations=OPERATIONS, seed=1):
     return done
 
 
-@pytest.mark.each_is_measured
+@pytest.mark.few_are_quick
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_wrong_decision_is_found(name):
     planted = FAULTS[name]

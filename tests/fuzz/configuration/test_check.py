@@ -132,9 +132,9 @@ def test_no_bytes_draw_the_simplest_configuration():
 # Who checks the checker?
 
 
-@pytest.mark.few_are_quick
-@pytest.mark.parametrize("name", CONFIGURATION_FAULTS, scope="module")
-def test_a_planted_fault_is_found_and_shrunk_to_a_few_layers(name):
+@pytest.mark.each_is_measured
+@pytest.mark.parametrize("name", CONFIGURATION_FAULTS)
+def test_a_planted_fault_is_found_shrunk_to_a_few_layers_and_shows_again(name):
     finding, smaller = hunted(name)
     assert finding.oracle == "lockstep"
     assert smaller.complete
@@ -144,12 +144,6 @@ def test_a_planted_fault_is_found_and_shrunk_to_a_few_layers(name):
     assert len(layers) <= 6
     assert len(inputs.get("specs", [])) <= 3
     assert len(inputs.get("vllm_config", {})) <= 1
-
-
-@pytest.mark.each_is_measured
-@pytest.mark.parametrize("name", CONFIGURATION_FAULTS, scope="module")
-def test_its_smallest_finding_shows_again(name):
-    _, smaller = hunted(name)
     assert ask_again(smaller.finding, Judge(open_calculator(f"fault:{name}"))).kind == smaller.finding.kind
 
 

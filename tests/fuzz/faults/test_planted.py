@@ -1,21 +1,24 @@
 """Who checks the checker? Every planted fault is found, and its trace cannot be shortened by hand."""
 
+import json
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 from blockproof.fuzz.engines.mutants import MUTANTS
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.faults import FAULTS, MADE_UP, MODULES, REAL_MODULES, Fault, Part, fault_named, faults_in
-from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import LOCKSTEP
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.targets.base import Target
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.shrink import Shrunk, shrink
+from blockproof.fuzz.traces.trace_file import dump_trace, load_trace
 from blockproof.model.shown.snapshot import Snapshot
 
 BY_LOCKSTEP = [name for name in MADE_UP if name in faults_in(Part.CORE) and LOCKSTEP in FAULTS[name].oracles]
@@ -24,6 +27,8 @@ made up `.ci/run` has hunted by `mutants`."""
 MOST_OPERATIONS = 60_000
 """In which a fault must be found. Operations, not seconds: a slow machine finds what a fast one finds."""
 MOST_SHRUNK = 8
+KEPT = Path(__file__).with_name("short_traces.json")
+"""A trace for each fault, so that quick tests need not hunt. Written by `python tests/fuzz/faults/test_planted.py`."""
 
 
 def faulty(name: str) -> Target:
@@ -31,7 +36,6 @@ def faulty(name: str) -> Target:
     return open_target(f"fault:{name}")
 
 
-@cache
 def hunt(name: str) -> tuple[Summary, Shrunk | None]:
     """The first run that shows the fault, and what it was reduced to."""
     target = faulty(name)
@@ -42,10 +46,26 @@ def hunt(name: str) -> tuple[Summary, Shrunk | None]:
     return summary, shrink(summary.trace, summary.finding.kind, target)
 
 
-def shrunk(name: str) -> Shrunk:
-    result = hunt(name)[1]
-    assert result is not None, f"not found: blockproof mutants --only {name} --seed 0"
-    return result
+def shows_only_its_fault(name: str, trace: Trace) -> Finding | None:
+    """What the trace, to its end, shows on the core with this fault; on the clean core it shows nothing."""
+    finding, applied = replay(trace, faulty(name))
+    assert applied == trace
+    assert replay(trace, open_target("impl")) == (None, trace)
+    return finding
+
+
+@cache
+def kept() -> dict[str, Trace]:
+    """Of each fault what a hunt was reduced to when the file was written."""
+    return {name: load_trace(json.dumps(trace)).trace for name, trace in json.loads(KEPT.read_text("utf-8")).items()}
+
+
+def keep() -> None:
+    """Hunts every fault, and writes the file anew."""
+    traces = {name: json.loads(dump_trace(result.trace)) for name in BY_LOCKSTEP if (result := hunt(name)[1])}
+    KEPT.write_text(
+        "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(traces[name])}" for name in sorted(traces)) + "\n}\n"
+    )
 
 
 def shorter(trace: Trace, count: int) -> Iterator[Trace]:
@@ -61,39 +81,34 @@ def test_the_hunts_are_those_of_the_command():
 
 
 @pytest.mark.few_are_quick
-@pytest.mark.parametrize("name", BY_LOCKSTEP, scope="module")
-def test_a_planted_fault_is_found_where_it_is_expected(name):
+@pytest.mark.parametrize("name", BY_LOCKSTEP)
+def test_a_planted_fault_is_found_where_it_is_expected_and_its_trace_cannot_be_shortened_by_hand(name):
     summary, result = hunt(name)
     assert result is not None, f"not found in {summary.operations} operations of seed 0"
     assert summary.operations <= MOST_OPERATIONS
     seen = {one.observable for one in summary.finding.every}  # the shadow memory may see something worse
     assert not seen.isdisjoint(FAULTS[name].observables)
     assert result.finding.kind == summary.finding.kind
-
-
-@pytest.mark.each_is_measured
-@pytest.mark.parametrize("name", BY_LOCKSTEP, scope="module")
-def test_the_short_trace_shows_the_fault_and_nothing_on_the_clean_core(name):
-    result = shrunk(name)
-    finding, applied = replay(result.trace, faulty(name))
-    assert (finding, applied) == (result.finding, result.trace)
-    assert replay(result.trace, open_target("impl")) == (None, result.trace)
-
-
-@pytest.mark.parametrize("name", BY_LOCKSTEP, scope="module")
-def test_the_short_trace_cannot_be_shortened_by_hand(name):
-    result, target = shrunk(name), faulty(name)
+    assert shows_only_its_fault(name, result.trace) == result.finding
     assert result.complete
     assert len(result.trace.operations) <= MOST_SHRUNK
     for count in (1, 2):
         for candidate in shorter(result.trace, count):
-            finding, _ = replay(candidate, target)
+            finding, _ = replay(candidate, faulty(name))
             assert finding is None or finding.key != result.finding.key, candidate
 
 
-@pytest.mark.parametrize("observable", ["outcome", *Snapshot._fields])
-def test_every_observable_has_a_fault_that_shows_in_it_first(observable):
-    assert observable in {shrunk(name).finding.observable for name in BY_LOCKSTEP}
+@pytest.mark.each_is_measured
+@pytest.mark.parametrize("name", BY_LOCKSTEP)
+def test_the_trace_that_was_kept_shows_the_fault_and_nothing_on_the_clean_core(name):
+    finding = shows_only_its_fault(name, kept()[name])
+    assert finding is not None
+    assert not {one.observable for one in finding.every}.isdisjoint(FAULTS[name].observables)
+
+
+def test_every_observable_has_a_fault_that_shows_in_it_first():
+    first = {finding.observable for name in BY_LOCKSTEP if (finding := shows_only_its_fault(name, kept()[name]))}
+    assert first >= {"outcome", *Snapshot._fields}
 
 
 def test_faults_are_named_and_described_each_on_its_own():
@@ -126,7 +141,11 @@ def test_a_name_stands_for_a_fault_of_the_part_that_is_asked_for_only():
 def test_a_fault_is_planted_into_one_core_only():
     """Faults replace methods of objects, never of classes: the next core must be clean."""
     for name in BY_LOCKSTEP:
-        faulty(name).start(shrunk(name).trace.shape)
+        faulty(name).start(kept()[name].shape)
     clean = Summary("impl", "random", 0)
     run_random(open_target("impl"), Plan(0, operations=5_000), clean)
     assert clean.finding is None
+
+
+if __name__ == "__main__":
+    keep()
