@@ -9,7 +9,7 @@ from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.offered import OF_TODAY
 from blockproof.fuzz.opening import environments
-from blockproof.fuzz.opening.known_deviations import declared_for
+from blockproof.fuzz.opening.known_deviations import declared_for, model_for
 from blockproof.fuzz.releases.deviations import undeclared
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.judging import Judging
@@ -19,7 +19,7 @@ from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import FoundWhat, read_trace
 from blockproof.model.core import Model
 from blockproof.model.features.today import TODAY
-from blockproof.model.ops import Advance, Allocate, Group, Landed, Lookup, Shape, StepStart, Submit
+from blockproof.model.ops import Advance, Allocate, Failed, Group, Landed, Lookup, Preempt, Shape, StepStart, Submit
 
 from .test_deviations import Release, compared_before_it_occurs
 
@@ -146,3 +146,14 @@ def test_what_has_landed_is_not_copied_again():
     story = (*told, Allocate("b", 1, hit=True), Landed("a"), Advance("b"))
     trace = Trace(Shape(groups, 5, 2, 1, 2, 1), story)
     assert replay(trace, Described(), Judging(("lockstep", "shadow"))) == (None, trace)
+
+
+def test_a_lookup_that_ends_in_an_error_says_of_no_junction():
+    """Nobody has what it would have returned."""
+    groups = Group("full", 1, eagle=True), Group("mamba", 4, mamba_mode="align")
+    core = model_for(RELEASE, Shape(groups, 9, 7, 1, 4, 1, events=True, names_junctions=True))
+    begun = Submit("a", (0,) * 6, reports_hits=True), Allocate("a", 5), Advance("a", (0,)), Allocate("a", 1)
+    for operation in (*begun, Preempt("a")):
+        core.apply(operation)
+    assert core.apply(Lookup("a")) == Failed("IndexError")
+    assert core.requests["a"].junction == 0
