@@ -37,6 +37,7 @@ from .configuration_deviations import CONFIGURATION_DEVIATIONS as BEFORE
 from .configuration_deviations import longest
 from .deviations_0330 import DEVIATIONS, policy_of
 from .placement_today import Place, RulesToday
+from .record_answers import RECORDS_TODAY, merge_0330, name_merge_0330, room_0330
 from .reference_groups import AS_EVER, name_block_sizes
 from .reference_groups import is_type_uniform as type_before
 from .rules_today import LAYOUTS, ConfigToday, LayerToday
@@ -336,6 +337,8 @@ ENTRIES = (
     ReleasedRule("concurrency", concurrency, _name_concurrency),
     ReleasedRule("hash_at", hash_at, "C-01"),
     ReleasedRule("build", build, "C-18"),
+    ReleasedRule("merge_records", merge_0330, name_merge_0330),
+    ReleasedRule("fit", room_0330, "C-17"),
     ReleasedRule("longest", longest, _name_longest),
     ReleasedRule("configs", configs, _name_configs),
 )
@@ -345,6 +348,7 @@ class Reference0330(ReleasedRules):
     """What vLLM 0.33.0 answers."""
 
     drawn: Mapping[str, Sequence[object]] = {"kv_cache_layout": (*LAYOUTS[:3], *LAYOUTS)}
+    asks = (*RECORDS_TODAY, "groups")
 
     def __init__(self) -> None:
         super().__init__(ENTRIES, RulesToday)

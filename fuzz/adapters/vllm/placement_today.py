@@ -28,13 +28,14 @@ from ....model.ops import Shape
 from ...targets.configuration_answers import config_from_groups, uniform_info, uniformity
 from ...targets.configuration_question import ConstructedQuestion
 from .parts_today import PARTS_TODAY, build
+from .record_answers import RECORDS_TODAY, RecordRules
 from .rules_today import ConfigToday, LayersToday
 
 Place: TypeAlias = tuple[int, tuple[str, ...], int, int, int]
 """Bytes of the allocation; layers; bytes from one layer to the next, from one block to the next, and to the first."""
 
 
-class RulesToday(LayersToday):
+class RulesToday(LayersToday, RecordRules):
     """All rules of today."""
 
     def layer_specs(self, group: LayerGroup) -> list[tuple[str, Layer]]:
@@ -215,6 +216,7 @@ def _needed(rules: Rules, q: ConstructedQuestion) -> Json:
 
 RulesToday.questions = {
     **PARTS_TODAY,
+    **RECORDS_TODAY,
     "page": _page,
     "uniformity": _uniformity,
     "uniform_info": _uniform_info,

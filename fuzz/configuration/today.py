@@ -1,0 +1,227 @@
+"""Questions that only cores of today can be asked (`ReleasedRules.asks`): what a spec says of itself besides its page,
+which groups a connector hands over, where a worker sees the layers of an allocation, and figures that follow from a
+configuration. A core that lacks a question is never put one, and what is drawn before these stays as it is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from ..kinds import LAYERS
+from ..kinds.style import SIZES, Spec
+from ..workload.draw import Draw
+from .draw import LENGTHS, Configuration
+from .parts import Asked
+
+Make: TypeAlias = Callable[[Draw, Configuration], Asked]
+
+RECORDS = 10
+"""Questions of these that are put with each configuration."""
+FULL, SINK, LATENT, RSWA = "FullAttentionSpec", "SinkFullAttentionSpec", "MLAAttentionSpec", "RSWASpec"
+WINDOW, LATENT_WINDOW, CHUNK = "SlidingWindowSpec", "SlidingWindowMLASpec", "ChunkedLocalAttentionSpec"
+RING, STATES, HOT, RESIDENT = "CircularBufferSpec", "MambaSpec", "HiSparseHotSpec", "HiSparseResidentSpec"
+_STATES: Spec = {"block_size": 16, "shapes": [[4], [3, 2]], "dtypes": [{"itemsize": 2}, {"itemsize": 4}]}
+LEAST: Mapping[str, Spec] = {
+    FULL: SIZES,
+    SINK: {**SIZES, "sink_len": 128},
+    LATENT: SIZES,
+    RSWA: {**SIZES, "rswa_window": 5},
+    WINDOW: {**SIZES, "sliding_window": 5},
+    LATENT_WINDOW: {**SIZES, "sliding_window": 5},
+    CHUNK: {**SIZES, "attention_chunk_size": 6},
+    RING: SIZES,
+    STATES: _STATES,
+    HOT: {"block_size": 16, "page_size": 512, "blocks_per_request": 3},
+    RESIDENT: {"block_size": 16, "page_size": 512},
+}
+"""The smallest spec of each class."""
+_ATTENTION = (FULL, SINK, LATENT, RSWA, WINDOW, LATENT_WINDOW, CHUNK, RING)
+_SHARDED: Mapping[str, Sequence[object]] = {"dcp_sharded": (True, False), "max_tp_shards": (None, 1, 2, 4)}
+_CELLS: Mapping[str, Sequence[object]] = {"num_head_slots": (None, 1, 4), "state_content_bytes": (None, 20, 36)}
+_STRIDES: Mapping[str, Sequence[object]] = {"block_stride_alignment": (None, 64, {"multiple_of": 8})}
+_CAUSAL: Mapping[str, Sequence[object]] = {"non_causal": (False, True), "sliding_window": (None, 5)}
+VARIED: Mapping[str, Mapping[str, Sequence[object]]] = {
+    **{name: {**_SHARDED, **_CELLS, **_STRIDES} for name in _ATTENTION},
+    FULL: {**_SHARDED, **_CELLS, **_STRIDES, **_CAUSAL, "tokens_per_state": (1, [1, 2])},
+    SINK: {**_SHARDED, **_CELLS, **_STRIDES, **_CAUSAL},
+    RSWA: {**_SHARDED, **_CELLS, **_STRIDES, **_CAUSAL, "rswa_window": (5, 7), "tokens_per_state": (1, [1, 2])},
+    LATENT: {
+        **_SHARDED, **_CELLS, **_STRIDES, "non_causal": (False, True), "tokens_per_state": (1, 4),
+        "topk_buffer_width": (None, 64), "cache_role": ("SPARSE", "INDEXER"),
+        "is_index_group_leader": (False, True), "non_causal_multi_token_decode": (False, True),
+    },
+    WINDOW: {**_SHARDED, **_CELLS, **_STRIDES, "extra_retained_tokens": (0, 1, 3)},
+    LATENT_WINDOW: {
+        **_SHARDED, **_CELLS, **_STRIDES, "extra_retained_tokens": (0, 1, 3),
+        "bounded_replay": (False, True), "tokens_per_state": (1, 4),
+    },
+    STATES: {
+        "num_prefill_checkpoint_blocks": (0, 1), "prefill_checkpoint_alignment": (None, 16, 8),
+        "tp_replicated": (False, True), "num_speculative_blocks": (0, 2),
+        "mamba_cache_mode": ("none", "align"), "page_size_padded": (None, 64),
+    },
+    HOT: {"page_size": (512, 1), "blocks_per_request": (3, 1), "block_size": (16, 8)},
+    RESIDENT: {"page_size": (512, 1), "block_size": (16, 8)},
+}
+"""Fields of today by class, each with its values; the first is the one that is left out."""
+SIZES_DRAWN = {"block_size": (16, 8, 32, 12), "num_kv_heads": (1, 2, 3), "head_size": (8, 24), "dtype": (1, 2, 4)}
+
+
+def _spec(draw: Draw, names: Sequence[str] = tuple(LEAST)) -> Spec:
+    """A spec of one of these classes, with some fields at other values."""
+    name = draw.choose(names)
+    spec: dict[str, object] = {"type": name, **LEAST[name]}
+    if "num_kv_heads" in spec and draw.integer(0, 1):
+        field = draw.choose(tuple(SIZES_DRAWN))
+        value = draw.choose(SIZES_DRAWN[field])
+        spec[field] = {"itemsize": value} if field == "dtype" else value
+    for field in [draw.choose(tuple(VARIED[name])) for _ in range(draw.choose((1, 2, 0)))]:
+        spec[field] = draw.choose(VARIED[name][field])
+    return {field: value for field, value in spec.items() if value is not None}
+
+
+def _changed(draw: Draw, spec: Spec, most: int) -> Spec:
+    """The spec with one of its fields of today at another value, or as it is."""
+    varied = VARIED[str(spec["type"])]
+    field = draw.choose(tuple(varied))
+    changed = {**spec, field: draw.choose(varied[field])} if draw.integer(0, most) else spec
+    return {field: value for field, value in changed.items() if value is not None}
+
+
+def _record(draw: Draw, configuration: Configuration) -> Asked:
+    """What a spec says of itself, or a uniform type of its members."""
+    spec = _spec(draw)
+    if draw.integer(0, 3) == 3:
+        members = [spec, _changed(draw, spec, 2), *([_spec(draw)] if draw.integer(0, 2) == 2 else [])]
+        named = [[f"m{index}", member] for index, member in enumerate(members)]
+        spec = {"type": "UniformTypeKVCacheSpecs", "block_size": spec["block_size"], "kv_cache_specs": named}
+    settings = {
+        "max_model_len": draw.choose(LENGTHS[1:]),
+        "max_num_batched_tokens": draw.choose((1, 7, 64, 512)),
+        "decode_context_parallel_size": draw.choose((1, 1, 2, 3)),
+        "mamba_cache_mode": draw.choose(("none", "align")),
+    }
+    return "record", {"spec": spec, "vllm_config": settings, "lengths": [draw.integer(1, 99), draw.choose(LENGTHS[1:])]}
+
+
+def _merge(draw: Draw, configuration: Configuration) -> Asked:
+    """Two or three specs that differ in one field of today, or in none, in any order."""
+    first = _spec(draw)
+    specs = [first, _changed(draw, first, 3), *([first] if draw.integer(0, 1) else [])]
+    return "merge_records", {"specs": specs if draw.integer(0, 1) else specs[::-1]}
+
+
+def _groups(draw: Draw) -> list[dict[str, object]]:
+    """Groups of a configuration, some of them of the host, some not handed over."""
+    groups: list[dict[str, object]] = []
+    for index in range(draw.choose((2, 1, 3, 4))):
+        group: dict[str, object] = {"layers": [f"l{index}.{part}" for part in range(draw.choose((1, 2)))]}
+        group |= {"spec": _spec(draw), "host": draw.integer(0, 3) == 3, "handed_over": draw.integer(0, 3) > 0}
+        groups.append(group)
+    return groups
+
+
+def _handed_over(draw: Draw, configuration: Configuration) -> Asked:
+    groups = _groups(draw)
+    rows = [[draw.integer(1, 9)] for _ in range(len(groups) + (draw.integer(0, 7) == 7))]
+    return "handed_over", {"groups": groups, "rows": rows, "num_blocks": 9, "host_blocks": draw.choose((5, None))}
+
+
+def _room(draw: Draw, configuration: Configuration) -> Asked:
+    """How many tokens and requests fit into so many blocks, of the host as well."""
+    settings = {"max_model_len": draw.choose((64, 17, 100)), "max_num_batched_tokens": draw.choose((7, 64))}
+    about = {"groups": _groups(draw), "vllm_config": settings, "num_blocks": draw.choose((9, 64, 1000))}
+    return "room", {**about, "host_blocks": draw.choose((50, 3, 1000))}
+
+
+def _hits(draw: Draw, configuration: Configuration) -> Asked:
+    """Where hits of groups end, of how many ranks one has the same, and its specs over several ranks."""
+    groups = [_spec(draw, (FULL, STATES, WINDOW, STATES, RING, LATENT)) for _ in range(draw.choose((2, 1, 3)))]
+    settings = {
+        "enable_prefix_caching": draw.integer(0, 3) > 0,
+        "decode_context_parallel_size": draw.choose((1, 1, 2)),
+    }
+    ranks = {"ranks": draw.choose((1, 2, 4, 8)), "hash_block_size": draw.choose((8, 16, 4, 32))}
+    return "hits_end", {"groups": groups, "vllm_config": settings, "scheduler_block_size": 32, **ranks}
+
+
+def _views(draw: Draw, configuration: Configuration) -> Asked:
+    """Layers as a worker sees them in the allocation, perhaps in the smaller blocks of a kernel."""
+    spec = dict(_spec(draw, (FULL, LATENT, WINDOW, STATES)))
+    spec.pop("page_size_padded", None)
+    layers, blocks = draw.choose((2, 1, 3)), draw.choose((3, 1, 4))
+    size = spec["block_size"]
+    assert isinstance(size, int)
+    kernel = draw.choose((None, None, size, size // 2, size // 4, 5))
+    layout = draw.choose(("LBNHC", "LBHNC", "BLHNC", "BLNHC"))
+    place = {"layout": layout, "offset": draw.choose((0, 64)), "wider": draw.choose((0, 0, 0, 64))}
+    return "views", {"spec": spec, "layers": layers, "num_blocks": blocks, "kernel_block_size": kernel, **place}
+
+
+def _kept(draw: Draw, configuration: Configuration) -> Asked:
+    """Which blocks of a stretch are worth keeping, also for somebody who stores them elsewhere: where hits end at any
+    token, and up to the end of a prompt that is still computed."""
+    spec = _spec(draw, (WINDOW, STATES)) | {"sliding_window": draw.choose((5, 17, 40, 2))}
+    if spec["type"] == STATES:
+        del spec["sliding_window"]  # type: ignore[attr-defined]  # a new dict
+    size = spec["block_size"]
+    assert isinstance(size, int)
+    start = draw.integer(0, 6)
+    unit = draw.choose((size, 2 * size, 3 * size, None, size + 1))
+    end = start + draw.integer(1, 12)
+    stretch = {"start": start, "end": end, "unit": unit, "interval": draw.choose((None, 0, 6 * size, None))}
+    resumed = [draw.integer(0, 16 * size) for _ in range(draw.choose((1, 0, 2)))]
+    last = draw.choose((None, end, end + draw.integer(0, 5)))
+    return "kept", {"spec": spec, **stretch, "resumed": resumed, "eagle": draw.integer(0, 2) == 0, "last": last}
+
+
+def _declared(draw: Draw, configuration: Configuration) -> Asked:
+    """Groups that a model declares itself: each layer in one, now and then in none or in two."""
+    names = [f"l{index}" for index in range(draw.integer(1, 5))]
+    cut = draw.integer(1, len(names))
+    groups = [part for part in (names[:cut], names[cut:]) if part]
+    if draw.integer(0, 3) == 3:
+        groups[-1] = draw.choose(([*groups[-1], names[0]], groups[-1][1:]))
+    spec = _spec(draw, (FULL, WINDOW))
+    return "declared_groups", {"spec": spec, "names": names, "declared": groups, "pools": draw.integer(0, 7) == 7}
+
+
+NAMES = (
+    *("int4_per_token_head", "turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc"),
+    *("octave_k3v4", "octave_k3v3", "octave_k3v3_compact", "ultraquant_4bit", "nvfp4_ds_mla", "nvfp4", "auto"),
+    *("turboquant_", "octave_k4", "int4", "ultraquant", "bfloat16", "int8_per_token_head", "fp8_per_token_head"),
+    *("fp8", "fp8_e4m3"),
+)
+
+
+def _quantised(draw: Draw, configuration: Configuration) -> Asked:
+    return "quantised", {"names": [draw.choose(NAMES) for _ in range(6)]}
+
+
+def _rows(draw: Draw, configuration: Configuration) -> Asked:
+    """Groups beside rows of hidden states that may be wider than a page."""
+    specs: dict[str, Spec] = {}
+    for index, name in enumerate(draw.choose(((FULL, WINDOW), (FULL, STATES), (WINDOW, CHUNK, FULL)))):
+        specs[f"s{index}"] = {"type": name, **LEAST[name]}
+        if draw.integer(0, 1) and name != STATES:
+            specs[f"s{index}"] = {**specs[f"s{index}"], "page_size_padded": draw.choose((512, 768, 1024))}
+    if STATES in {spec["type"] for spec in specs.values()}:
+        specs["s1"] = {"type": STATES, **LAYERS[STATES].least, "page_size_padded": 512}
+    row = draw.choose((300, 256, 20, 700, 1025))
+    specs["h"] = {"type": "HiddenStateCacheSpec", **SIZES, "head_size": row}
+    layers = [[f"l{index}", name] for index, name in enumerate((*specs, *tuple(specs)[: draw.integer(0, 2)]))]
+    return "groups", {"specs": specs, "layers": layers, "vllm_config": {}}
+
+
+MADE: Mapping[str, Make] = {
+    "record": _record,
+    "merge_records": _merge,
+    "handed_over": _handed_over,
+    "room": _room,
+    "hits_end": _hits,
+    "views": _views,
+    "kept": _kept,
+    "declared_groups": _declared,
+    "quantised": _quantised,
+    "groups": _rows,
+}
+"""One question each; of groups, those of hidden states."""
