@@ -38,21 +38,23 @@ def possible_attention(names: Sequence[str], lacks: Collection[str]) -> tuple[st
     )
 
 
-def with_offered(draw: Draw, shape: Shape, lacks: Collection[str]) -> Shape:
-    """The shape with what few targets have (`declarations.OFFERS`)."""
+def with_offered(draw: Draw, shape: Shape, lacks: Collection[str], *, rounds: bool = False) -> Shape:
+    """The shape with what few targets have (`declarations.OFFERS`). `rounds`: it is about lookups that take several,
+    as those of old names do."""
     if "Shape.host_blocks" not in lacks and tuple([group.kind for group in shape.groups]) in HYBRIDS_OF_POOLS:
         shape = _with_pools(draw, shape)
     if "hits_inside_blocks" not in lacks:
         shape = _with_small_hashes(draw, shape)
     if "Group.checkpoint" not in lacks:
-        shape = _with_checkpoints(draw, shape)
+        shape = _with_checkpoints(draw, _with_kept_states(draw, shape))
     flagged = any(group.eagle for group in shape.groups)
     if "Shape.names_junctions" not in lacks:
-        shape = replace(shape, names_junctions=flagged and draw.integer(0, 2) > 0)
-    if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle):
+        shape = replace(shape, names_junctions=flagged and draw.integer(0, 2) > 0 and not rounds)
+    if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle) and not rounds:
         shape = _with_chains(draw, shape)
     if "Shape.old_names" not in lacks and (flagged or shape.eagle) and shape.reads_ahead == 1:
-        shape = replace(shape, old_names=not shape.names_junctions and draw.integer(0, 2) == 0)
+        old = draw.integer(0, 2) <= rounds
+        shape = replace(shape, old_names=old and not shape.names_junctions)
     if "Shape.watermark" in lacks:
         return shape
     return replace(shape, watermark=min(draw.choose((0, 0, 1, 2)), (shape.num_blocks - 1) // 4))
@@ -100,6 +102,15 @@ def _with_chains(draw: Draw, shape: Shape) -> Shape:
     if shape.names_junctions or all(RULES[group.kind] is Mamba for group in shape.groups):
         return shape
     return replace(shape, reads_ahead=min(draw.choose((1, 1, 2, 3)), shape.scheduler_block_size))
+
+
+def _with_kept_states(draw: Draw, shape: Shape) -> Shape:
+    """The shape, sometimes with states of which only some are kept."""
+    states = [group for group in shape.groups if RULES[group.kind] is Mamba and group.mamba_mode == "align"]
+    if not states or not shape.caching or shape.retention_interval is not None:
+        return shape
+    unit = shape.scheduler_block_size
+    return replace(shape, retention_interval=draw.choose((None, None, None, 0, unit, 2 * unit, 3 * unit)))
 
 
 def _with_checkpoints(draw: Draw, shape: Shape) -> Shape:

@@ -36,7 +36,7 @@ from .asked_today import Asked, asked
 from .configuration_deviations import CONFIGURATION_DEVIATIONS as BEFORE
 from .configuration_deviations import longest
 from .deviations_0330 import DEVIATIONS, policy_of
-from .placement_today import Place, RulesToday
+from .placement_today import Place, RulesToday, chained
 from .record_answers import RECORDS_TODAY, merge_0330, name_merge_0330, room_0330
 from .reference_groups import AS_EVER, name_block_sizes
 from .reference_groups import is_type_uniform as type_before
@@ -284,7 +284,7 @@ def configs(r: R, config: Config, workers: Sequence[Layers], memory: Sequence[in
     for worker in workers:
         demand(all(layers.setdefault(name, x) == x for name, x in worker.items()))
     demand(all(x.type in MANAGED for x in layers.values()), "ValueError")
-    groups = r.marked(config, r.groups(config, layers))
+    groups = r.marked(config, r.groups(config, chained(config, layers)))
     parts = [r.project(groups, worker) for worker in workers]
     pairs = list(zip(parts, memory, strict=False))
     room = [r.room(config, part, bytes_) if part else bytes_ for part, bytes_ in pairs]
@@ -347,7 +347,10 @@ ENTRIES = (
 class Reference0330(ReleasedRules):
     """What vLLM 0.33.0 answers."""
 
-    drawn: Mapping[str, Sequence[object]] = {"kv_cache_layout": (*LAYOUTS[:3], *LAYOUTS)}
+    drawn: Mapping[str, Sequence[object]] = {
+        "kv_cache_layout": (*LAYOUTS[:3], *LAYOUTS),
+        "draft_models": (1, 2, 3),
+    }
     asks = (*RECORDS_TODAY, "groups")
 
     def __init__(self) -> None:

@@ -15,6 +15,7 @@ from ....model.config.capacity import Rules
 from ....model.config_json import (
     MANAGED,
     NOT_ATTENTION,
+    WINDOWS,
     Config,
     Configured,
     Json,
@@ -127,7 +128,7 @@ class RulesToday(LayersToday, RecordRules):
         for name, x in chain.from_iterable(worker.items() for worker in workers):
             demand(layers.setdefault(name, x) == x)
         demand(all(x.type in MANAGED for x in layers.values()), "ValueError")
-        groups = self.marked(config, self.groups(config, layers))
+        groups = self.marked(config, self.groups(config, chained(config, layers)))
         parts = [self.project(groups, worker) for worker in workers]
         room = {i: self.room(config, parts[i], memory[i]) for i, worker in enumerate(workers) if worker}
         usable = {i: bytes_ - self.cost(config, parts[i]) for i, bytes_ in room.items()}
@@ -162,6 +163,13 @@ class RulesToday(LayersToday, RecordRules):
         groups = self.split(config, layers)
         usable = memory - self.bytes_per_block(groups)
         return usable > 0 and self.plain_needed(config, layers) <= usable
+
+
+def chained(config: Config, layers: Layers) -> Layers:
+    """The layers, whose windows keep what a chain of draft models prefills again."""
+    assert isinstance(config, ConfigToday)
+    extra = {"extra_retained_tokens": config.retained}
+    return {name: replace(x, **extra) if x.type in WINDOWS else x for name, x in layers.items()}  # type: ignore[arg-type]
 
 
 DRAFT = "draft"

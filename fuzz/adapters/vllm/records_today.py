@@ -20,11 +20,24 @@ UNIFORM = "UniformTypeKVCacheSpecs"
 FULLS, LATENTS, WINDOWS = {FULL, SINK, LATENT, RSWA}, {LATENT, LATENT_WINDOW}, {WINDOW, LATENT_WINDOW}
 _POOLED = {HOT, RESIDENT}
 UNSAID: Mapping[str, Any] = {
-    "max_tp_shards": None, "num_head_slots": None, "state_content_bytes": None, "page_size_padded": None,
-    "block_stride_alignment": None, "tokens_per_state": 1, "non_causal": False, "extra_retained_tokens": 0,
-    "topk_buffer_width": None, "cache_role": "SPARSE", "is_index_group_leader": False, "bounded_replay": False,
-    "non_causal_multi_token_decode": False, "num_prefill_checkpoint_blocks": 0, "tp_replicated": False,
-    "prefill_checkpoint_alignment": None, "num_speculative_blocks": 0, "mamba_cache_mode": "none",
+    "max_tp_shards": None,
+    "num_head_slots": None,
+    "state_content_bytes": None,
+    "page_size_padded": None,
+    "block_stride_alignment": None,
+    "tokens_per_state": 1,
+    "non_causal": False,
+    "extra_retained_tokens": 0,
+    "topk_buffer_width": None,
+    "cache_role": "SPARSE",
+    "is_index_group_leader": False,
+    "bounded_replay": False,
+    "non_causal_multi_token_decode": False,
+    "num_prefill_checkpoint_blocks": 0,
+    "tp_replicated": False,
+    "prefill_checkpoint_alignment": None,
+    "num_speculative_blocks": 0,
+    "mamba_cache_mode": "none",
     "sliding_window": None,
 }
 """Fields that a spec may leave out, with what they are then."""
@@ -365,9 +378,21 @@ def declared(names: Sequence[str], groups: Sequence[Sequence[str]], pools: bool)
 
 
 _NUMBERS = {
-    "NONE": 0, "FP8_PER_TENSOR": 1, "INT8_PER_TOKEN_HEAD": 2, "FP8_PER_TOKEN_HEAD": 3, "INT4_PER_TOKEN_HEAD": 4,
-    "NVFP4": 5, "TURBOQUANT_K8V4": 6, "TURBOQUANT_4BIT_NC": 7, "TURBOQUANT_K3V4_NC": 8, "TURBOQUANT_3BIT_NC": 9,
-    "NVFP4_DS_MLA": 10, "ULTRAQUANT_4BIT": 11, "OCTAVE_K3V4": 12, "OCTAVE_K3V3": 13, "OCTAVE_K3V3_COMPACT": 14,
+    "NONE": 0,
+    "FP8_PER_TENSOR": 1,
+    "INT8_PER_TOKEN_HEAD": 2,
+    "FP8_PER_TOKEN_HEAD": 3,
+    "INT4_PER_TOKEN_HEAD": 4,
+    "NVFP4": 5,
+    "TURBOQUANT_K8V4": 6,
+    "TURBOQUANT_4BIT_NC": 7,
+    "TURBOQUANT_K3V4_NC": 8,
+    "TURBOQUANT_3BIT_NC": 9,
+    "NVFP4_DS_MLA": 10,
+    "ULTRAQUANT_4BIT": 11,
+    "OCTAVE_K3V4": 12,
+    "OCTAVE_K3V3": 13,
+    "OCTAVE_K3V3_COMPACT": 14,
 }
 
 
