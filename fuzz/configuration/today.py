@@ -225,6 +225,26 @@ def _rows(draw: Draw, configuration: Configuration) -> Asked:
     return "groups", {"specs": specs, "layers": layers, "vllm_config": {}}
 
 
+def _ratios(draw: Draw, configuration: Configuration) -> Asked:
+    """Hash blocks beside states that stand for several tokens."""
+    latent: Spec = {"type": LATENT, **SIZES, "compress_ratio": draw.choose((4, 1, 8, 16))}
+    states: Spec = {"type": STATES, **LAYERS[STATES].least, "block_size": draw.choose((32, 16))}
+    groups = [latent, states | {"mamba_cache_mode": draw.choose(("align", "align", "none"))}]
+    groups += [{"type": FULL, **SIZES}] if draw.integer(0, 1) else []
+    settings = {"hash_block_size": draw.choose((None, 2, 4, 8, 16, 6)), "enable_prefix_caching": draw.integer(0, 3) > 0}
+    return "resolve_block_sizes", {"groups": groups, "vllm_config": settings}
+
+
+def _placed(draw: Draw, configuration: Configuration) -> Asked:
+    """Groups of one spec, whose blocks may have to begin at multiples of so many bytes."""
+    spec = dict(_spec(draw, (FULL, LATENT, WINDOW))) | {"block_stride_alignment": draw.choose((64, 1000, None, 768))}
+    if draw.integer(0, 3) == 3:
+        spec["block_stride_alignment"] = {"multiple_of": draw.choose((8, 4, 16))}
+    layouts = ("LBNHC", "BLHNC", "LBHNC", "BLNHC", "LHBNC", "BHLNC")
+    groups = [draw.integer(1, 3) for _ in range(draw.choose((1, 2, 3)))]
+    return "placed", {"spec": spec, "groups": groups, "layout": draw.choose(layouts), "available_memory": 1 << 16}
+
+
 MADE: Mapping[str, Make] = {
     "record": _record,
     "merge_records": _merge,
@@ -235,6 +255,8 @@ MADE: Mapping[str, Make] = {
     "kept": _kept,
     "declared_groups": _declared,
     "quantised": _quantised,
+    "placed": _placed,
     "groups": _rows,
+    "resolve_block_sizes": _ratios,
 }
-"""One question each; of groups, those of hidden states."""
+"""One question each; of groups, those of hidden states, and of block sizes, those beside compressed states."""

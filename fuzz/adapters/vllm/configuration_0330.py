@@ -37,7 +37,7 @@ from .configuration_deviations import CONFIGURATION_DEVIATIONS as BEFORE
 from .configuration_deviations import longest
 from .deviations_0330 import DEVIATIONS, policy_of
 from .placement_today import Place, RulesToday, chained
-from .record_answers import RECORDS_TODAY, merge_0330, name_merge_0330, room_0330
+from .record_answers import RECORDS_TODAY, merge_0330, name_merge_0330, quantised_0330, room_0330
 from .reference_groups import AS_EVER, name_block_sizes
 from .reference_groups import is_type_uniform as type_before
 from .rules_today import LAYOUTS, ConfigToday, LayerToday
@@ -339,6 +339,7 @@ ENTRIES = (
     ReleasedRule("build", build, "C-18"),
     ReleasedRule("merge_records", merge_0330, name_merge_0330),
     ReleasedRule("fit", room_0330, "C-17"),
+    ReleasedRule("quantised", quantised_0330, "S-21"),
     ReleasedRule("longest", longest, _name_longest),
     ReleasedRule("configs", configs, _name_configs),
 )
@@ -351,7 +352,7 @@ class Reference0330(ReleasedRules):
         "kv_cache_layout": (*LAYOUTS[:3], *LAYOUTS),
         "draft_models": (1, 2, 3),
     }
-    asks = (*RECORDS_TODAY, "groups")
+    asks = (*RECORDS_TODAY, "groups", "resolve_block_sizes")
 
     def __init__(self) -> None:
         super().__init__(ENTRIES, RulesToday)
@@ -382,6 +383,12 @@ CONFIGURATION_DEVIATIONS: tuple[Deviation, ...] = tuple(
                         "S-04",
                         "specs of different classes merge into the class of the first, and sinks of different length",
                         "full attention meets sinks, MLA meets hidden states, or sink_len differs",
+                    ),
+                    (
+                        "S-21",
+                        "the mode of caches that a platform serves itself has the number of OCTAVE_K3V4: each is the "
+                        "other",
+                        "the quantisation mode of a cache of that name is asked for",
                     ),
                     (
                         "C-01",

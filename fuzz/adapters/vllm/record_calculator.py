@@ -10,7 +10,7 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
-from .planned_calculator import verdict
+from .planned_calculator import placed, verdict
 from .question_json import Inputs, Names, spec_from_json, spec_to_json, vllm_config_from_json
 from .specs_today import layout_named
 
@@ -149,6 +149,15 @@ def _views(names: Names, inputs: Inputs) -> Any:
     ]
 
 
+def _placed(names: Names, inputs: Inputs) -> Any:
+    spec, group_of = spec_of(names, inputs["spec"]), names("KVCacheGroupSpec")
+    layers = [[f"l{index}.{layer}" for layer in range(count)] for index, count in enumerate(inputs["groups"])]
+    config = vllm_config_from_json({"kv_cache_layout": inputs["layout"]})
+    groups = [group_of(names_of, spec) for names_of in layers]
+    made = names("get_kv_cache_config_from_groups")(config, groups, inputs["available_memory"])
+    return {"num_blocks": made.num_blocks, "tensors": placed(made)}
+
+
 def _kept(names: Names, inputs: Inputs) -> Any:
     spec = spec_of(names, inputs["spec"])
     manager = names("KVCacheSpecRegistry").get_manager_class(spec)
@@ -178,7 +187,7 @@ def _declared_groups(names: Names, inputs: Inputs) -> Any:
 def _quantised(names: Names, inputs: Inputs) -> Any:
     def said(name: str) -> Any:
         mode = names("get_kv_quant_mode")(name)
-        packed = [mode.is_turboquant, mode.is_octave, mode.is_ultraquant]
+        packed = [mode.is_turboquant, mode.is_octave, mode.is_ultraquant, mode.is_custom_mode]
         return [mode.name, mode.value, names("is_quantized_kv_cache")(name), mode.is_per_token_head, *packed]
 
     return [verdict(said, name) for name in inputs["names"]]  # type: ignore[arg-type]  # of a name
@@ -191,6 +200,7 @@ RECORDS: Mapping[str, Callable[[Names, Inputs], Any]] = {
     "room": _room,
     "hits_end": _hits_end,
     "views": _views,
+    "placed": _placed,
     "kept": _kept,
     "declared_groups": _declared_groups,
     "quantised": _quantised,

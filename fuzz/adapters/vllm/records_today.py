@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import gcd
 from typing import Any, TypeAlias
 
-from ....model.arith import cdiv
+from ....model.arith import cdiv, up
 from ....model.attention import demand
 from ....model.config_json import Json
 from ...targets.configuration_question import attempt
@@ -346,6 +346,23 @@ def _strides(layout: str, shape: Sequence[int]) -> dict[str, int]:
     return strides
 
 
+def placed(x: Record, groups: Sequence[int], layout: str, memory: int) -> Json:
+    """Blocks, and where layers lie: groups alias. Blocks begin at multiples of what the spec says: those of all layers
+    together, or those of each, whose pages must then be whole."""
+    by_blocks, whole = layout[0] == "B", set(layout[:2]) == {"L", "B"}
+    page, padded = x.page, up(x.page, x.stride)
+    cost = up(max(groups) * page, x.stride) if by_blocks else max(groups) * padded
+    demand(by_blocks or padded == page or whole)
+    heads = x.heads if x.raw.get("page_size_padded") is None else 1
+    part, blocks = page if whole else page // heads, memory // cost
+    layer, block = (part, cost) if by_blocks else (padded * blocks, padded if whole else part)
+    tensors: list[Json] = [
+        [cost * blocks, [f"l{index}.{place}" for place in range(count)], layer, block, 0]
+        for index, count in enumerate(groups)
+    ]
+    return {"num_blocks": blocks, "tensors": tensors}
+
+
 def kept(x: Record, stretch: Raw) -> Json:
     """Which of the blocks can serve a hit: those right before a place where one may end, as many as it reads, and with
     drafts one more. These places are the multiples of the unit or of the interval; with an interval, where a prompt may
@@ -403,5 +420,5 @@ def quantised(name: str) -> Json:
         demand(not name.startswith(("turboquant_", "octave_")), "KeyError")
         starts = {"nvfp4": "NVFP4", "fp8": "FP8_PER_TENSOR"}
         mode = next((mode for start, mode in starts.items() if name.startswith(start)), "NONE")
-    packed: list[Json] = [mode.startswith(start) for start in ("TURBOQUANT", "OCTAVE", "ULTRAQUANT")]
+    packed: list[Json] = [mode.startswith(start) for start in ("TURBOQUANT", "OCTAVE", "ULTRAQUANT", "CUSTOM")]
     return [mode, _NUMBERS[mode], mode != "NONE", mode.endswith("PER_TOKEN_HEAD"), *packed]
