@@ -123,6 +123,14 @@ def _merge(draw: Draw, configuration: Configuration) -> Asked:
     return "merge_records", {"specs": specs if draw.integer(0, 1) else specs[::-1]}
 
 
+def _one_type(draw: Draw, configuration: Configuration) -> Asked:
+    """Two specs of a class that differ in one field of today, or in none: whether they may share a block table."""
+    first = _spec(draw, (STATES, STATES, FULL, LATENT, LATENT_WINDOW, RING, CHUNK, HOT, RESIDENT))
+    specs = [first, _changed(draw, first, 3)]
+    alike = [{name: value for name, value in x.items() if name != "extra_retained_tokens"} for x in specs]
+    return "one_type", {"specs": alike if draw.integer(0, 1) else alike[::-1]}
+
+
 def _groups(draw: Draw) -> list[dict[str, object]]:
     """Groups of a configuration, some of them of the host, some not handed over."""
     groups: list[dict[str, object]] = []
@@ -248,6 +256,7 @@ def _placed(draw: Draw, configuration: Configuration) -> Asked:
 MADE: Mapping[str, Make] = {
     "record": _record,
     "merge_records": _merge,
+    "one_type": _one_type,
     "handed_over": _handed_over,
     "room": _room,
     "hits_end": _hits,

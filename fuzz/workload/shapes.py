@@ -85,7 +85,7 @@ def _with_pools(draw: Draw, shape: Shape) -> Shape:
     return replace(
         shape,
         groups=tuple(groups),
-        num_blocks=max(shape.num_blocks, fewest),
+        num_blocks=max(draw.choose((shape.num_blocks, shape.num_blocks, 0)), fewest),
         host_blocks=2 + pages * draw.choose((1, 2, 2, 4)),
         hash_block_size=size,
         scheduler_block_size=size * draw.choose((1, 1, 1, 2)),
@@ -105,10 +105,12 @@ def _with_chains(draw: Draw, shape: Shape) -> Shape:
 
 
 def _with_kept_states(draw: Draw, shape: Shape) -> Shape:
-    """The shape, sometimes with states of which only some are kept."""
-    states = [group for group in shape.groups if RULES[group.kind] is Mamba and group.mamba_mode == "align"]
-    if not states or not shape.caching or shape.retention_interval is not None:
+    """The shape, sometimes with states of which only some are kept, or with an interval that says nothing."""
+    states = any(RULES[group.kind] is Mamba for group in shape.groups)
+    if any(RULES[group.kind].windowed for group in shape.groups) or not shape.caching:
         return shape
+    if not states:
+        return replace(shape, retention_interval=draw.choose((None, None, 0)))
     unit = shape.scheduler_block_size
     return replace(shape, retention_interval=draw.choose((None, None, None, 0, unit, 2 * unit, 3 * unit)))
 

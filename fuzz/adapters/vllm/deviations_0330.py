@@ -100,7 +100,8 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "with eagle, the boundaries kept for a replay of the prompt are counted in scheduler blocks, of which one "
             "is given up: a replay could resume later, at a boundary that is not kept"
         ),
-        condition="a retention interval, eagle, and groups whose blocks are smaller than the scheduler's",
+        condition="a retention interval, eagle, and groups whose blocks are smaller than the scheduler's; or states "
+        "alone that are said to be read by drafts, which gives up the block before the end of a prompt, too",
         source="Found by lockstep.",
     ),
     Deviation(
@@ -165,6 +166,19 @@ def named_beyond(note: Note, core: Core, group: int, request: Request, num_token
         return copies.name_tail(core, group, request, num_tokens)
     note(BEYOND, any(min(end, len(request.chain) * unit, num_tokens) % rule.b for end in ends))
     return copies.name_tail(core, group, request, num_tokens, 1)
+
+
+def named_early(
+    tail: Callable[..., None], note: Note, core: Core, group: int, request: Request, num_tokens: int
+) -> None:
+    """The state at the end of a prompt is named a hash block before, though no group needs what is behind it."""
+    shape, prompt = core.shape, len(request.submit.prompt)
+    needed = not shape.old_names or not inside.drafts(shape) or any(one.behind for one in core.rules)
+    if needed or not isinstance(core.rules[group], Mamba):
+        return tail(core, group, request, num_tokens)
+    unit = shape.hash_block_size
+    note(EARLY, any(0 < arith.down(prompt - left, unit) <= num_tokens for left in (1, unit)))
+    return copies.name_tail(core, group, request, num_tokens, unit)
 
 
 def null_late(note: Note, core: Core, group: int, name: str, settled: int) -> None:
@@ -316,6 +330,7 @@ def policy_of(declared: Collection[str], note: Note) -> Policy:
     """What a core decides that has the deviations with these ids."""
     base = replace(today.TODAY, null_skipped=partial(null_late, note)) if LATE in declared else today.TODAY
     base = replace(base, name_tail=partial(named_beyond, note)) if BEYOND in declared else base
+    base = replace(base, name_tail=partial(named_early, base.name_tail, note)) if EARLY in declared else base
     return policy_by(deviations.Rules(base, DECISIONS, state_deviations.ProcessedStates), declared, note)
 
 

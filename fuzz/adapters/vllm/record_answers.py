@@ -91,6 +91,7 @@ def _handed_over(rules: Rules, q: ConstructedQuestion) -> Json:
 RECORDS_TODAY: Mapping[str, Callable[[Rules, ConstructedQuestion], Json]] = {
     "record": lambda rules, q: today.record(q.given.spec, q.given.vllm_config, q.given.lengths),
     "merge_records": lambda rules, q: _rules(rules).merge_records(q.given.specs),
+    "one_type": lambda rules, q: today.one_type(q.given.specs),
     "handed_over": _handed_over,
     "room": lambda rules, q: _rules(rules).fit(
         q.given.groups, q.given.vllm_config, (q.given.num_blocks, q.given.host_blocks)

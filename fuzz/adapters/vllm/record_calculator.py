@@ -76,6 +76,11 @@ def _merge(names: Names, inputs: Inputs) -> Any:
     return _shown(type(specs[0]).merge(specs))
 
 
+def _one_type(names: Names, inputs: Inputs) -> Any:
+    layers = {f"l{index}": spec_of(names, raw) for index, raw in enumerate(inputs["specs"])}
+    return names("UniformTypeKVCacheSpecs").is_uniform_type(layers)
+
+
 def _configured(names: Names, inputs: Inputs) -> Any:
     group_of, config_of = names("KVCacheGroupSpec"), names("KVCacheConfig")
     groups = [
@@ -196,6 +201,7 @@ def _quantised(names: Names, inputs: Inputs) -> Any:
 RECORDS: Mapping[str, Callable[[Names, Inputs], Any]] = {
     "record": _record,
     "merge_records": _merge,
+    "one_type": _one_type,
     "handed_over": _handed_over,
     "room": _room,
     "hits_end": _hits_end,

@@ -239,6 +239,18 @@ def merge_records(specs: Sequence[Raw]) -> Json:
     return alike[0]
 
 
+def one_type(specs: Sequence[Raw]) -> Json:
+    """Whether layers of one class hold and give back the same blocks: those of one size, on the same ranks; of states,
+    as many in as large pages."""
+    records = [Record(x) for x in specs]
+    asked = ["dcp_sharded", "bounded_replay"]
+    if records[0].kind == STATES:
+        asked += ["num_speculative_blocks", "num_prefill_checkpoint_blocks"]
+        asked += ["prefill_checkpoint_alignment", "tp_replicated"]
+    pages = {x.page if x.kind == STATES else 0 for x in records}
+    return len({repr([x.block, *(said(x.raw, name) for name in asked)]) for x in records}) == 1 == len(pages)
+
+
 def shown(x: Raw) -> dict[str, Json]:
     """A spec without what it says by default, under the words of answers."""
     at_default = {**UNSAID, "dcp_sharded": "num_kv_heads" in x}
