@@ -49,11 +49,11 @@ def with_offered(draw: Draw, shape: Shape, lacks: Collection[str], *, rounds: bo
         shape = _with_checkpoints(draw, _with_kept_states(draw, shape))
     flagged = any(group.eagle for group in shape.groups)
     if "Shape.names_junctions" not in lacks:
-        shape = replace(shape, names_junctions=flagged and draw.integer(0, 2) > 0 and not rounds)
+        shape = replace(shape, names_junctions=flagged and draw.integer(0, 1) > 0 and not rounds)
     if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle) and not rounds:
         shape = _with_chains(draw, shape)
     if "Shape.old_names" not in lacks and (flagged or shape.eagle) and shape.reads_ahead == 1:
-        old = draw.integer(0, 2) <= rounds
+        old = draw.integer(0, 3) <= 1 + rounds
         shape = replace(shape, old_names=old and not shape.names_junctions)
     if "Shape.watermark" in lacks:
         return shape
@@ -118,7 +118,7 @@ def _with_kept_states(draw: Draw, shape: Shape) -> Shape:
 def _with_checkpoints(draw: Draw, shape: Shape) -> Shape:
     """The shape, sometimes with states that steps leave inside them, where there are no drafts' states."""
     groups = [
-        replace(group, checkpoint=draw.choose((0, 1, 1, shape.hash_block_size)))
+        replace(group, checkpoint=draw.choose((0, 1, 1, shape.hash_block_size, 2 * shape.hash_block_size, 3)))
         if RULES[group.kind] is Mamba and group.mamba_mode == "align" and not group.speculative_blocks and shape.caching
         else group
         for group in shape.groups

@@ -16,7 +16,16 @@ from ....model.state import Request
 from ....model.tables import BlockIds, Core, Policy
 from ...targets.deviations import Deviation, Note, UndefinedStateError
 from . import deviations, kept_blocks, state_deviations
-from .fine_search import APART, FINE_SEARCH, PAST, FineSearch, fine_for_connector, today_hit, today_junction
+from .fine_search import (
+    APART,
+    FINE_SEARCH,
+    PAST,
+    FineSearch,
+    fine_for_connector,
+    of_one_group,
+    today_hit,
+    today_junction,
+)
 from .identity_deviations import OVERLAPPING, Keys
 from .kept_blocks import EARLY
 
@@ -219,7 +228,7 @@ class _Reports:
 
     def connector_hit(self, core: Core, request: Request) -> tuple[int, BlockIds, bool]:
         """That of a lookup for a connector."""
-        self._apart = FineSearch(core, request, self._quirks).apart() is not None
+        self._apart = FineSearch(core, request, of_one_group(self._quirks, core)).apart() is not None
         assert self._policy.connector_hit is not None
         return self._policy.connector_hit(core, request)
 
