@@ -31,7 +31,7 @@ BLOCK = 4
 LATENT = MLAAttentionSpec(block_size=BLOCK, num_kv_heads=1, head_size=1, dtype=torch.float32)
 
 
-def freed(deferred: bool) -> tuple[object, ...]:
+def freed(deferred: bool) -> tuple[list[int], list[int], list[int]]:
     """Which blocks are free, in order, in the pool of the device and in that of the host, behind a request's end."""
     groups = [
         KVCacheGroupSpec(["source"], LATENT, host_resident=True, role=KVCacheGroupRole.HISPARSE_SOURCE),
@@ -60,12 +60,13 @@ def freed(deferred: bool) -> tuple[object, ...]:
         manager.block_pool.free_blocks(reversed(blocks))
     else:
         manager.free(request)
-    free = [[block.block_id for block in pool.free_block_queue.get_all_free_blocks()] for pool in (manager.block_pool, host)]
-    held = [sum(block.ref_cnt for block in pool.blocks[1:]) for pool in (manager.block_pool, host)]
-    return free[0], free[1], held
+    pools = manager.block_pool, host
+    free = [[block.block_id for block in pool.free_block_queue.get_all_free_blocks()] for pool in pools]
+    return free[0], free[1], [sum(block.ref_cnt for block in pool.blocks[1:]) for pool in pools]
 
 
 now, later = freed(deferred=False), freed(deferred=True)
 for name, shown in (("at once", now), ("deferred", later)):
-    print(f"{name}: {len(shown[0])} of 19 free on the device, {len(shown[1])} of 11 on the host, held {shown[2]}")  # type: ignore[arg-type]
-print("each pool has its own blocks again" if sorted(now[0]) == sorted(later[0]) and now[2] == later[2] else "they differ")
+    print(f"{name}: {len(shown[0])} of 19 free on the device, {len(shown[1])} of 11 on the host, held {shown[2]}")
+alike = all(sorted(one) == sorted(other) for one, other in zip(now, later, strict=True))
+print("each pool has its own blocks again" if alike else "they differ")

@@ -181,9 +181,9 @@ def _views(draw: Draw, configuration: Configuration) -> Asked:
 def _kept(draw: Draw, configuration: Configuration) -> Asked:
     """Which blocks of a stretch are worth keeping, also for somebody who stores them elsewhere: where hits end at any
     token, and up to the end of a prompt that is still computed."""
-    spec = _spec(draw, (WINDOW, STATES)) | {"sliding_window": draw.choose((5, 17, 40, 2))}
-    if spec["type"] == STATES:
-        del spec["sliding_window"]  # type: ignore[attr-defined]  # a new dict
+    spec, window = dict(_spec(draw, (WINDOW, STATES))), draw.choose((5, 17, 40, 2))
+    if spec["type"] == WINDOW:
+        spec["sliding_window"] = window
     size = spec["block_size"]
     assert isinstance(size, int)
     start = draw.integer(0, 6)
@@ -237,7 +237,7 @@ def _ratios(draw: Draw, configuration: Configuration) -> Asked:
     """Hash blocks beside states that stand for several tokens."""
     latent: Spec = {"type": LATENT, **SIZES, "compress_ratio": draw.choose((4, 1, 8, 16))}
     states: Spec = {"type": STATES, **LAYERS[STATES].least, "block_size": draw.choose((32, 16))}
-    groups = [latent, states | {"mamba_cache_mode": draw.choose(("align", "align", "none"))}]
+    groups: list[Spec] = [latent, {**states, "mamba_cache_mode": draw.choose(("align", "align", "none"))}]
     groups += [{"type": FULL, **SIZES}] if draw.integer(0, 1) else []
     settings = {"hash_block_size": draw.choose((None, 2, 4, 8, 16, 6)), "enable_prefix_caching": draw.integer(0, 3) > 0}
     return "resolve_block_sizes", {"groups": groups, "vllm_config": settings}

@@ -352,7 +352,7 @@ class Reference0330(ReleasedRules):
         "kv_cache_layout": (*LAYOUTS[:3], *LAYOUTS),
         "draft_models": (1, 2, 3),
     }
-    asks = (*RECORDS_TODAY, "groups", "resolve_block_sizes")
+    asks: Sequence[str] = (*RECORDS_TODAY, "groups", "resolve_block_sizes")
 
     def __init__(self) -> None:
         super().__init__(ENTRIES, RulesToday)

@@ -49,7 +49,8 @@ def _shown(spec: Any) -> Any:
     shown = spec_to_json(spec)
     if isinstance(pooled := shown.get("compress_ratio"), Fraction):
         shown["compress_ratio"] = [pooled.numerator, pooled.denominator]
-    if hasattr(stride := shown.get("block_stride_alignment"), "base"):
+    stride = shown.get("block_stride_alignment")
+    if stride is not None and not isinstance(stride, int):
         shown["block_stride_alignment"] = {"multiple_of": stride.base}
     if "cache_role" in shown:
         shown["cache_role"] = shown["cache_role"].name
@@ -195,7 +196,7 @@ def _quantised(names: Names, inputs: Inputs) -> Any:
         packed = [mode.is_turboquant, mode.is_octave, mode.is_ultraquant, mode.is_custom_mode]
         return [mode.name, mode.value, names("is_quantized_kv_cache")(name), mode.is_per_token_head, *packed]
 
-    return [verdict(said, name) for name in inputs["names"]]  # type: ignore[arg-type]  # of a name
+    return [verdict(said, name) for name in inputs["names"]]
 
 
 RECORDS: Mapping[str, Callable[[Names, Inputs], Any]] = {

@@ -1,5 +1,6 @@
 """The newest release that the model describes: its deviations have traces, and change nothing but what they say."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,19 @@ from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import FoundWhat, read_trace
 from blockproof.model.core import Model
 from blockproof.model.features.today import TODAY
-from blockproof.model.ops import Advance, Allocate, Failed, Group, Landed, Lookup, Preempt, Shape, StepStart, Submit
+from blockproof.model.ops import (
+    Advance,
+    Allocate,
+    Failed,
+    Group,
+    Landed,
+    Lookup,
+    Preempt,
+    Shape,
+    StepStart,
+    Submit,
+    TakeEvents,
+)
 
 from .test_deviations import Release, compared_before_it_occurs
 
@@ -157,3 +170,24 @@ def test_a_lookup_that_ends_in_an_error_says_of_no_junction():
         core.apply(operation)
     assert core.apply(Lookup("a")) == Failed("IndexError")
     assert core.requests["a"].junction == 0
+
+
+def test_states_that_no_draft_reads_are_named_a_block_early():
+    """Seen in lockstep: the release gives a hash block up before the end of a prompt, whoever reads what is behind."""
+    shape = Shape((Group("mamba", 2, mamba_mode="align"),), 3, 6, 2, 2, 6, eagle=True, retention_interval=0)
+    shape = replace(shape, old_names=True)
+    for without, named in (((), 0), (("replay-boundary-early",), 1)):
+        core = model_for(RELEASE, shape, without)
+        core.apply(Submit("a", (0, 0, 0)))
+        core.apply(Allocate("a", 2))
+        assert len(core.state.identity) == named
+
+
+def test_a_report_leaves_out_what_groups_look_for_apart_though_drafts_read_the_last_token():
+    """Seen in lockstep."""
+    groups = Group("rswa", 1, window=1, eagle=True), Group("mamba", 1, mamba_mode="align")
+    core = model_for(RELEASE, replace(Shape(groups, 5, 2, 1, 1, 1, events=True), old_names=True))
+    for operation in (Submit("a", (0, 0)), Allocate("a", 2), TakeEvents(), Submit("b", (0, 0), reports_hits=True)):
+        core.apply(operation)
+    assert core.apply(Lookup("b", for_connector=True)).value[0] == 1
+    assert core.apply(TakeEvents()).value == ()

@@ -1,4 +1,4 @@
-"""Questions that only cores of today are asked: what is right by definition, and that each of them can find something."""
+"""Questions that only cores of today are asked: what is right by definition, and that each can find something."""
 
 import json
 
@@ -145,7 +145,8 @@ def test_one_block_of_each_pool_is_nobody_s():
 
 
 @pytest.mark.parametrize(
-    ("last", "kept"), [(None, [False, True, False, True]), (5, [False, True, False, True]), (3, [False, True, True, True])]
+    ("last", "kept"),
+    [(None, [False, True, False, True]), (5, [False, True, False, True]), (3, [False, True, True, True])],
 )
 def test_who_stores_blocks_ahead_keeps_the_end_of_the_prompt_too(last, kept):
     stretch = {"start": 0, "end": 4, "unit": 32, "interval": None, "resumed": [], "eagle": False, "last": last}
