@@ -189,5 +189,5 @@ def test_a_report_leaves_out_what_groups_look_for_apart_though_drafts_read_the_l
     core = model_for(RELEASE, replace(Shape(groups, 5, 2, 1, 1, 1, events=True), old_names=True))
     for operation in (Submit("a", (0, 0)), Allocate("a", 2), TakeEvents(), Submit("b", (0, 0), reports_hits=True)):
         core.apply(operation)
-    assert core.apply(Lookup("b", for_connector=True)).value[0] == 1
-    assert core.apply(TakeEvents()).value == ()
+    assert core.apply(Lookup("b", for_connector=True)) == Done((1, ((1,), (3,))))
+    assert core.apply(TakeEvents()) == Done(())

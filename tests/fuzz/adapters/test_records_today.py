@@ -139,8 +139,8 @@ def test_one_block_of_each_pool_is_nobody_s():
     config = {"max_model_len": 64, "max_num_batched_tokens": 7}
     reference = Reference0330()
     inputs = {"groups": groups, "vllm_config": config, "num_blocks": 9, "host_blocks": 3}
-    assert reference.right("room", inputs)["output"]["room"] == [128, 2.0]
-    assert reference.answer("room", inputs)["output"]["room"] == [144, 2.25]
+    assert reference.right("room", inputs) == {"output": {"room": [128, 2.0], "kept": [128, 2.0]}}
+    assert reference.answer("room", inputs) == {"output": {"room": [144, 2.25], "kept": [144, 2.25]}}
     assert reference.fired == {"C-17"}
 
 
