@@ -23,6 +23,7 @@ from blockproof.model.features.today import TODAY
 from blockproof.model.ops import (
     Advance,
     Allocate,
+    Done,
     Failed,
     Group,
     Landed,
