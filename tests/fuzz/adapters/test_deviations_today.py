@@ -186,7 +186,7 @@ def test_states_that_no_draft_reads_are_named_a_block_early():
 
 def test_a_report_leaves_out_what_groups_look_for_apart_though_drafts_read_the_last_token():
     """Seen in lockstep."""
-    groups = Group("rswa", 1, window=1, eagle=True), Group("mamba", 1, mamba_mode="align")
+    groups = Group("rswa", 1, window=1, eagle=True), Group("mamba", 1, mamba_mode="align", checkpoint=1)
     core = model_for(RELEASE, replace(Shape(groups, 5, 2, 1, 1, 1, events=True), old_names=True))
     for operation in (Submit("a", (0, 0)), Allocate("a", 2), TakeEvents(), Submit("b", (0, 0), reports_hits=True)):
         core.apply(operation)
