@@ -218,8 +218,85 @@ def _quantised(draw: Draw, configuration: Configuration) -> Asked:
     return "quantised", {"names": [draw.choose(NAMES) for _ in range(6)]}
 
 
+_MANAGERS = (
+    *("SingleTypeKVCacheManager", "FullAttentionManager", "SlidingWindowManager", "ChunkedLocalAttentionManager"),
+    *("MambaManager", "CircularBufferManager", "CrossAttentionManager", "HiSparseHotManager"),
+)
+_POOLED = ("HiSparseSourceManager", "HiSparseHotManager", "HiSparseResidentManager")
+_BUILT = ("metrics_collector", "num_hash_lookahead_tokens", "num_prefill_lookahead")
+_MASK = ("retention_interval", "reachable_boundaries", "dcp_world_size", "final_segment_end_block")
+CALLS: Mapping[str, Sequence[str]] = {
+    "KVCacheManager": (
+        *("max_in_flight_tokens", "enable_caching", "use_eagle", *_BUILT, "log_stats", "enable_kv_cache_events"),
+        *("dcp_world_size", "pcp_world_size", "watermark", "enable_mamba_shared_prefix_checkpoint"),
+    ),
+    "KVCacheManager.get_computed_blocks": ("max_cache_hit_length",),
+    "KVCacheManager.get_computed_blocks_for_connector": ("max_cache_hit_length",),
+    "KVCacheManager.allocate_slots": ("reserved_blocks", "has_scheduled_reqs", "skip_zeroing_group_ids"),
+    "KVCacheManager.remove_skipped_blocks": ("num_prompt_tokens",),
+    **{f"{name}KVCacheCoordinator": _BUILT for name in ("Unitary", "Hybrid")},
+    "KVCacheCoordinator": _BUILT,
+    "KVCacheCoordinatorNoPrefixCache": _BUILT,
+    "KVCacheCoordinator.get_num_blocks_to_allocate": ("apply_admission_cap", "prefill_end"),
+    "KVCacheCoordinator.allocate_new_computed_blocks": ("skip_zeroing_group_ids",),
+    "KVCacheCoordinator.allocate_new_blocks": ("num_encoder_tokens",),
+    "get_kv_cache_coordinator": (*_BUILT, "allow_partial_hash_hits"),
+    "HybridKVCacheCoordinator.__init__": ("allow_partial_hash_hits",),
+    "BlockPool": ("enable_kv_cache_events", "metrics_collector", "num_hash_lookahead_tokens", "medium"),
+    "BlockPool.cache_partial_block": ("replace_existing_hashes",),
+    "KVCacheBlocks.get_block_ids": ("allow_none", "group_ids"),
+    "KVCacheBlock": ("ref_cnt", "is_null", "pool"),
+    **{f"{name}.find_longest_cache_hit": ("dcp_world_size", "pcp_world_size") for name in _MANAGERS},
+    **{
+        f"{name}.get_num_blocks_to_allocate": ("apply_admission_cap", "prefill_end")
+        for name in ("SingleTypeKVCacheManager", "MambaManager", "CircularBufferManager", *_POOLED)
+    },
+    **{
+        f"{name}.allocate_external_computed_blocks": ("record_for_zeroing",)
+        for name in ("SingleTypeKVCacheManager", "CircularBufferManager", "CrossAttentionManager", *_POOLED)
+    },
+    **{
+        f"{name}.cache_blocks": ("retention_interval",)
+        for name in (*_MANAGERS[:2], *_MANAGERS[4:], "HiSparseSourceManager")
+    },
+    **{f"{name}.reachable_block_mask": _MASK for name in (_MANAGERS[0], "SlidingWindowManager", "MambaManager")},
+    **{
+        f"{name}.remove_skipped_blocks": ("num_prompt_tokens",)
+        for name in ("SingleTypeKVCacheManager", "RSWAManager", "CircularBufferManager", "MambaManager")
+    },
+    "SingleTypeKVCacheManager": ("dcp_world_size", "pcp_world_size", "needs_kv_cache_zeroing"),
+    "HiSparseResidentManager.get_residency_row": ("start",),
+    "get_manager_for_kv_cache_spec": ("role",),
+    "partial_hash_hits_enabled": ("dcp_world_size", "manager_classes"),
+    "get_request_block_hasher": ("num_hash_lookahead_tokens",),
+    "resolve_block_hashes": ("supports_fine_grained_hash_lookup", "alignment_tokens"),
+    "kv_cache_groups_tp_replicas": ("dcp_size",),
+    "compute_layout_strides": ("kernel_block_size",),
+    "create_kv_cache_views": ("kernel_block_size",),
+    "get_mamba_prefill_checkpoint_position": ("num_hash_lookahead_tokens",),
+}
+"""Calls of today, with arguments that may be left out."""
+
+
+def _unsaid(draw: Draw, configuration: Configuration) -> Asked:
+    """What is meant by calls that leave arguments out."""
+    return "unsaid", {"calls": [[name, list(CALLS[name])] for name in (draw.choose(tuple(CALLS)) for _ in range(12))]}
+
+
+def _promoted(draw: Draw) -> Asked:
+    """Latent layers beside windows whose pages do not fit: perhaps all can be allocated as full attention."""
+    latent: Spec = {"type": LATENT, **SIZES, "head_size": draw.choose((20, 12, 8))}
+    window: Spec = {"type": WINDOW, **LEAST[WINDOW], "num_kv_heads": draw.choose((3, 1, 2))}
+    other: Spec = {"type": CHUNK, **LEAST[CHUNK], "num_kv_heads": 3}
+    hidden: Spec = {"type": "HiddenStateCacheSpec", **SIZES}
+    named = {"s0": latent, "s1": window, **draw.choose(({}, {}, {"s2": other}, {"s2": hidden}))}
+    return "groups", {"specs": named, "layers": [[f"l{name}", name] for name in named], "vllm_config": {}}
+
+
 def _rows(draw: Draw, configuration: Configuration) -> Asked:
-    """Groups beside rows of hidden states that may be wider than a page."""
+    """Groups beside rows of hidden states that may be wider than a page; or of pages that do not fit."""
+    if draw.integer(0, 2) == 2:
+        return _promoted(draw)
     specs: dict[str, Spec] = {}
     for index, name in enumerate(draw.choose(((FULL, WINDOW), (FULL, STATES), (WINDOW, CHUNK, FULL)))):
         specs[f"s{index}"] = {"type": name, **LEAST[name]}
@@ -264,6 +341,7 @@ MADE: Mapping[str, Make] = {
     "kept": _kept,
     "declared_groups": _declared,
     "quantised": _quantised,
+    "unsaid": _unsaid,
     "placed": _placed,
     "groups": _rows,
     "resolve_block_sizes": _ratios,

@@ -97,9 +97,8 @@ def _with_pools(draw: Draw, shape: Shape) -> Shape:
 
 
 def _with_chains(draw: Draw, shape: Shape) -> Shape:
-    """The shape, sometimes with a chain of draft models: these have attention, and blocks for what they read. Where
-    states are named at junctions, it has none."""
-    if shape.names_junctions or all(RULES[group.kind] is Mamba for group in shape.groups):
+    """The shape, sometimes with a chain of draft models: these have attention, and blocks for what they read."""
+    if all(RULES[group.kind] is Mamba for group in shape.groups):
         return shape
     return replace(shape, reads_ahead=min(draw.choose((1, 1, 2, 3)), shape.scheduler_block_size))
 

@@ -56,6 +56,33 @@ def room_0330(rules: Any, groups: Sequence[Raw], config: Raw, pools: tuple[int, 
     return today.room(groups, config, pools)
 
 
+_NOTHING = (
+    *("max_in_flight_tokens", "metrics_collector", "max_cache_hit_length", "num_prompt_tokens", "group_ids", "pool"),
+    *("retention_interval", "final_segment_end_block", "role", "manager_classes", "alignment_tokens"),
+    "kernel_block_size",
+)
+_NO = (
+    *("use_eagle", "log_stats", "enable_kv_cache_events", "enable_mamba_shared_prefix_checkpoint", "allow_none"),
+    *("apply_admission_cap", "replace_existing_hashes", "is_null", "needs_kv_cache_zeroing"),
+    "supports_fine_grained_hash_lookup",
+)
+_NONE_OF_IT = (
+    *("num_hash_lookahead_tokens", "num_prefill_lookahead", "watermark", "reserved_blocks", "prefill_end", "start"),
+    *("num_encoder_tokens", "ref_cnt"),
+)
+LEFT_OUT: Mapping[str, Json] = {
+    **dict.fromkeys(_NOTHING),
+    **dict.fromkeys(_NO, False),
+    **dict.fromkeys(_NONE_OF_IT, 0),
+    **dict.fromkeys(("enable_caching", "has_scheduled_reqs", "record_for_zeroing", "allow_partial_hash_hits"), True),
+    **dict.fromkeys(("dcp_world_size", "pcp_world_size", "dcp_size"), 1),
+    "skip_zeroing_group_ids": [],
+    "reachable_boundaries": [],
+    "medium": "GPU",
+}
+"""What an argument is where a call leaves it out: the same in every call."""
+
+
 def _rules(rules: Rules) -> RecordRules:
     assert isinstance(rules, RecordRules)
     return rules
@@ -104,5 +131,6 @@ RECORDS_TODAY: Mapping[str, Callable[[Rules, ConstructedQuestion], Json]] = {
     "kept": lambda rules, q: today.kept(Record(q.given.spec), vars(q.given)),
     "declared_groups": lambda rules, q: today.declared(q.given.names, q.given.declared, q.given.pools),
     "quantised": _quantised,
+    "unsaid": lambda rules, q: [[LEFT_OUT[name] for name in arguments] for _, arguments in q.given.calls],
 }
 """Answers by op."""

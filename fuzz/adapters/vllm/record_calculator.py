@@ -5,7 +5,8 @@ installed.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -181,9 +182,9 @@ def _declared_groups(names: Names, inputs: Inputs) -> Any:
     config = vllm_config_from_json({})
     groups = [group_of(part, spec) for part in inputs["declared"]]
     model = SimpleNamespace(get_kv_cache_groups=lambda config, layers: groups)
-    registry = SimpleNamespace(resolve_model_cls=lambda architectures, config: (model, ""))
+    registry = SimpleNamespace(resolve_model_cls=lambda architectures, config: {"m": (model, "")}[architectures[0]])
     config.model_config.supports_kv_cache_grouping, config.model_config.registry = True, registry
-    config.model_config.architectures = []
+    config.model_config.architectures = ["m"]
     config.attention_config.hisparse_config = SimpleNamespace() if inputs["pools"] else None
     builder, layers = names("DefaultKVCacheConfigBuilder")(), dict.fromkeys(inputs["names"], spec)
     made = names("get_kv_cache_groups_from_builder")(builder, config, layers)
@@ -193,10 +194,21 @@ def _declared_groups(names: Names, inputs: Inputs) -> Any:
 def _quantised(names: Names, inputs: Inputs) -> Any:
     def said(name: str) -> Any:
         mode = names("get_kv_quant_mode")(name)
-        packed = [mode.is_turboquant, mode.is_octave, mode.is_ultraquant, mode.is_custom_mode]
+        packed = [mode.is_nvfp4, mode.is_turboquant, mode.is_octave, mode.is_ultraquant, mode.is_custom_mode]
         return [mode.name, mode.value, names("is_quantized_kv_cache")(name), mode.is_per_token_head, *packed]
 
     return [verdict(said, name) for name in inputs["names"]]
+
+
+def _unsaid(names: Names, inputs: Inputs) -> Any:
+    def defaults(call: str, arguments: Sequence[str]) -> list[Any]:
+        owner, _, method = call.partition(".")
+        called = getattr(names(owner), method) if method else names(owner)
+        known = inspect.signature(called).parameters
+        found = [known[name].default for name in arguments]
+        return [list(one) if isinstance(one, tuple) else one for one in found]
+
+    return [defaults(call, arguments) for call, arguments in inputs["calls"]]
 
 
 RECORDS: Mapping[str, Callable[[Names, Inputs], Any]] = {
@@ -211,5 +223,6 @@ RECORDS: Mapping[str, Callable[[Names, Inputs], Any]] = {
     "kept": _kept,
     "declared_groups": _declared_groups,
     "quantised": _quantised,
+    "unsaid": _unsaid,
 }
 """Answers by op."""

@@ -432,5 +432,6 @@ def quantised(name: str) -> Json:
         demand(not name.startswith(("turboquant_", "octave_")), "KeyError")
         starts = {"nvfp4": "NVFP4", "fp8": "FP8_PER_TENSOR"}
         mode = next((mode for start, mode in starts.items() if name.startswith(start)), "NONE")
-    packed: list[Json] = [mode.startswith(start) for start in ("TURBOQUANT", "OCTAVE", "ULTRAQUANT", "CUSTOM")]
+    packed: list[Json] = [mode == "NVFP4"]
+    packed += [mode.startswith(start) for start in ("TURBOQUANT", "OCTAVE", "ULTRAQUANT", "CUSTOM")]
     return [mode, _NUMBERS[mode], mode != "NONE", mode.endswith("PER_TOKEN_HEAD"), *packed]

@@ -24,7 +24,7 @@ OTHER_IDS = {"S-01", "S-04", "S-21", "C-01", "C-04", "C-05", "C-10", "C-13", "C-
 EXAMPLES = {
     "S-01": ("merge", {"specs": [window_mla(), window_mla(head_size=16)]}, "head_size", 8, "AssertionError"),
     "S-04": ("merge", {"specs": [full(), SINK]}, "type", "FullAttentionSpec", "AssertionError"),
-    "S-21": ("quantised", {"names": ["octave_k3v4"]}, "0 7", True, False),
+    "S-21": ("quantised", {"names": ["octave_k3v4"]}, "0 8", True, False),
     "C-01": (*BEFORE["C-01"][:3], "cc", "bb"),
     "C-04": (
         "unify_page_size",
