@@ -64,11 +64,11 @@ def nothing(*given: object) -> None:
 
 def looked_up(core: Core, request: Request, tokens: int, blocks: list[list[int]]) -> None:
     """What a lookup remembers and tells besides its hit."""
-    if request.submit.reports_hits and core.policy.report is not None and tokens:
-        request.hit = None  # which is not there if the report ends in an error, nor is anything else that it says
-        core.policy.report(core, request, tokens, blocks)
     if core.policy.junction is not None:
         request.junction = core.policy.junction(core, request, tokens)
+    if request.submit.reports_hits and core.policy.report is not None and tokens:
+        request.hit = None  # which is not there if the report ends in an error
+        core.policy.report(core, request, tokens, blocks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -214,6 +214,26 @@ def report_all(note: Note, core: Core, request: Request, length: int, rows: Bloc
             reports.tell(core, request, group, places, places[-1][1])
 
 
+class _Unsaid:
+    """A lookup that ends in an error says of no junction: nobody has what it would have returned."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy, self._before = policy, 0
+
+    def junction(self, core: Core, request: Request, hit: int) -> int:
+        """That of any lookup."""
+        self._before = request.junction
+        assert self._policy.junction is not None
+        return self._policy.junction(core, request, hit)
+
+    def report(self, core: Core, request: Request, length: int, rows: BlockIds) -> None:
+        """Tell of the blocks found."""
+        assert self._policy.report is not None
+        said, request.junction = request.junction, self._before
+        self._policy.report(core, request, length, rows)
+        request.junction = said
+
+
 class _Reports:
     """Of hits that a lookup for a connector took group by group, a full report tells nothing."""
 
@@ -347,7 +367,8 @@ def policy_by(rules: deviations.Rules, declared: Collection[str], note: Note) ->
     """The same by these rules."""
     policy = deviations.policy_of(declared, note, rules)
     if REPORTED in declared:
-        policy = replace(policy, report=partial(report_all, note))
+        said = _Unsaid(replace(policy, report=partial(report_all, note)))
+        policy = replace(policy, report=said.report, junction=said.junction if policy.junction is not None else None)
     if UNREPORTED in declared:
         told = _Reports(policy, [name for name in (*FINE_SEARCH, *APART) if name in declared], note)
         policy = replace(policy, hit=told.hit, connector_hit=told.connector_hit, report=told.report)
