@@ -108,7 +108,7 @@ def draw_case(draw: Draw, reference: DeviatingRules | None = None) -> tuple[Conf
         return {} if asked is None else reference.right(op, asked)
 
     configuration = draw_configuration(draw, right, {} if reference is None else reference.drawn)
-    return configuration, draw_questions(draw, configuration)
+    return configuration, draw_questions(draw, configuration, () if reference is None else reference.asks)
 
 
 class FoundError(Exception):

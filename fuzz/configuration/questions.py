@@ -13,6 +13,7 @@ from ..workload.draw import Draw
 from .draw import LENGTHS, Configuration, Layers, listed
 from .parts import PARTS
 from .pieces import MAKERS
+from .today import MADE, RECORDS
 
 UNIFORM_MEMBERS = 4
 PIECES = 15
@@ -29,8 +30,9 @@ class Question(NamedTuple):
 Maker: TypeAlias = Callable[[Draw, Configuration], Question]
 
 
-def draw_questions(draw: Draw, configuration: Configuration) -> list[Question]:
-    """Questions about its specs, its layers and the whole; each op on or off, a few always on."""
+def draw_questions(draw: Draw, configuration: Configuration, asks: Sequence[str] = ()) -> list[Question]:
+    """Questions about its specs, its layers and the whole; each op on or off, a few always on. `asks`: those of today
+    that can be asked besides."""
     questions = [make(draw, configuration) for make in _ALWAYS]
     questions += [make(draw, configuration) for make in _SOMETIMES if draw.integer(0, 1)]
     specs = [draw.choose(tuple(configuration.specs.values())) for _ in range(2)] if configuration.specs else []
@@ -39,7 +41,9 @@ def draw_questions(draw: Draw, configuration: Configuration) -> list[Question]:
     for spec in specs:
         questions += _about_spec(draw, configuration, spec)
     pieces = (draw.choose((*MAKERS, *PARTS))(draw, configuration) for _ in range(PIECES))
-    return [*questions, *[Question(op, inputs) for op, inputs in pieces], *_besides(questions)]
+    asked = [*questions, *[Question(op, inputs) for op, inputs in pieces], *_besides(questions)]
+    today = (MADE[draw.choose(asks)](draw, configuration) for _ in range(RECORDS if asks else 0))
+    return [*asked, *[Question(op, inputs) for op, inputs in today]]
 
 
 def _besides(questions: Sequence[Question]) -> Iterator[Question]:

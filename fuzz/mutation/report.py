@@ -12,10 +12,11 @@ An entry names a function and the lines before and after the change, so it holds
     because = "counts are integers"
 
 `*` in place of the changed line stands for every change of that line, in place of both for every change of the
-function.
+function. An ellipsis in a line stands for any text.
 """
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -35,7 +36,7 @@ CLASSES: Mapping[str, str] = {
     OPEN: "a gap: it can be seen, and nothing here does",
 }
 """The classes of survivors. Those that only a text depends on are recognised by themselves."""
-ANY = "*"
+ANY, SOME = "*", "\N{HORIZONTAL ELLIPSIS}"
 _FIELDS = ("module", "function", "line", "changed", "class", "because")
 
 
@@ -54,12 +55,12 @@ class Survivor:
     @property
     def exact(self) -> bool:
         """True if it stands for one change."""
-        return ANY not in (self.line, self.changed)
+        return ANY not in (self.line, self.changed) and SOME not in self.line
 
     def covers(self, mutant: Mutant) -> bool:
         """True if the mutant is one of those that it stands for."""
         own = (self.module, self.function, self.line, self.changed)
-        return all(mine in (ANY, its) for mine, its in zip(own, mutant.key, strict=True))
+        return all(mine in (ANY, its) or _matches(mine, its) for mine, its in zip(own, mutant.key, strict=True))
 
 
 class Survivors:
@@ -90,8 +91,18 @@ class Survivors:
             entry
             for entry in self.entries
             if entry.module not in lines
-            or (entry.line != ANY and _flat(entry.line.split(" / ")) not in lines[entry.module])
+            or (entry.line != ANY and not _stands(_flat(entry.line.split(" / ")), lines[entry.module]))
         ]
+
+
+def _matches(mine: str, its: str) -> bool:
+    """True if the text is the other one, but for what an ellipsis stands for."""
+    return SOME in mine and re.fullmatch(".*".join(map(re.escape, mine.split(SOME))), its) is not None
+
+
+def _stands(line: str, source: str) -> bool:
+    """True if it stands in the source, with anything for an ellipsis."""
+    return line in source or (SOME in line and any(_matches(line, one) for one in source.splitlines()))
 
 
 def _flat(lines: Sequence[str]) -> str:

@@ -48,7 +48,7 @@ def drawn_shape(run: Run, draw: Draw, attention: str, tuning: Tuning = USUAL_TUN
     sizes = run.block_sizes or (BLOCK_SIZES if about == "steps" else ())
     drawn = draw_shape(draw, EVERY_ATTENTION[attention], sizes, **deep)
     drawn = _SPECIAL[about](draw, drawn) if about else drawn
-    return with_offered(draw, adapted_shape(tuning.sized(drawn), run.lacks), run.lacks)
+    return with_offered(draw, adapted_shape(tuning.sized(drawn), run.lacks), run.lacks, rounds=about == "rounds")
 
 
 def drawn_script(run: Run, draw: Draw, attention: str) -> Trace:

@@ -33,9 +33,10 @@ RIGHT = Rules()
 
 def answer(op: str, inputs: Mapping[str, object], rules: Rules = RIGHT) -> dict[str, Json]:
     """The answer to a question. ValueError, TypeError, KeyError or AttributeError if the question is malformed."""
-    if op not in QUESTIONS:
-        raise ValueError(f"op: expected one of {', '.join(QUESTIONS)}, got {op!r}")
-    work = rules.questions.get(op, QUESTIONS[op]) if isinstance(rules, OwnRules) else QUESTIONS[op]
+    known = {**QUESTIONS, **rules.questions} if isinstance(rules, OwnRules) else QUESTIONS
+    if op not in known:
+        raise ValueError(f"op: expected one of {', '.join(known)}, got {op!r}")
+    work = known[op]
     return attempt(lambda: {"output": plain(work(rules, ConstructedQuestion(rules, inputs)))})
 
 

@@ -172,6 +172,8 @@ class DeviatingRules(Protocol):
 
     drawn: Mapping[str, Sequence[object]]
     """Settings that only such a release has, with values of them."""
+    asks: Sequence[str]
+    """Questions that only such a release can be asked (`configuration.today`)."""
 
     def answer(self, op: str, inputs: Mapping[str, object]) -> dict[str, Json]:
         """The release's answer to a question."""

@@ -41,6 +41,8 @@ class ReleasedRules:
 
     drawn: Mapping[str, Sequence[object]] = {}
     """Settings that only such a release has, with values of them."""
+    asks: Sequence[str] = ()
+    """Questions that only such a release can be asked (`configuration.today`)."""
 
     def __init__(self, entries: Sequence[ReleasedRule], kind: type[Rules] = Rules) -> None:
         """`kind`: the rules that are right."""

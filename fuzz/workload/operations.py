@@ -72,7 +72,8 @@ class Workload(Steps):
             "Allocate.encoder_tokens"
         )
         seldom = 3 if shape.caching else 1  # unless hits end inside blocks, where such tokens cut them
-        self._externals = draw.integer(0, seldom) <= self._named_inside and self.has("Allocate.external")
+        often = self._named_inside or shape.old_names  # which are for cores with a connector
+        self._externals = draw.integer(0, seldom) <= often and self.has("Allocate.external")
         self._lookahead = draw.choose((0, 0, 1, 4)) * self.has("Allocate.lookahead")
         self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")
         self._preempts, self._takes_hits = map(self.has, ("Preempt", "Allocate.hit"))

@@ -38,21 +38,23 @@ def possible_attention(names: Sequence[str], lacks: Collection[str]) -> tuple[st
     )
 
 
-def with_offered(draw: Draw, shape: Shape, lacks: Collection[str]) -> Shape:
-    """The shape with what few targets have (`declarations.OFFERS`)."""
+def with_offered(draw: Draw, shape: Shape, lacks: Collection[str], *, rounds: bool = False) -> Shape:
+    """The shape with what few targets have (`declarations.OFFERS`). `rounds`: it is about lookups that take several,
+    as those of old names do."""
     if "Shape.host_blocks" not in lacks and tuple([group.kind for group in shape.groups]) in HYBRIDS_OF_POOLS:
         shape = _with_pools(draw, shape)
     if "hits_inside_blocks" not in lacks:
         shape = _with_small_hashes(draw, shape)
     if "Group.checkpoint" not in lacks:
-        shape = _with_checkpoints(draw, shape)
+        shape = _with_checkpoints(draw, _with_kept_states(draw, shape))
     flagged = any(group.eagle for group in shape.groups)
     if "Shape.names_junctions" not in lacks:
-        shape = replace(shape, names_junctions=flagged and draw.integer(0, 2) > 0)
-    if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle):
+        shape = replace(shape, names_junctions=flagged and draw.integer(0, 1) > 0 and not rounds)
+    if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle) and not rounds:
         shape = _with_chains(draw, shape)
     if "Shape.old_names" not in lacks and (flagged or shape.eagle) and shape.reads_ahead == 1:
-        shape = replace(shape, old_names=not shape.names_junctions and draw.integer(0, 2) == 0)
+        old = draw.integer(0, 3) <= 1 + rounds
+        shape = replace(shape, old_names=old and not shape.names_junctions)
     if "Shape.watermark" in lacks:
         return shape
     return replace(shape, watermark=min(draw.choose((0, 0, 1, 2)), (shape.num_blocks - 1) // 4))
@@ -83,7 +85,7 @@ def _with_pools(draw: Draw, shape: Shape) -> Shape:
     return replace(
         shape,
         groups=tuple(groups),
-        num_blocks=max(shape.num_blocks, fewest),
+        num_blocks=max(draw.choose((shape.num_blocks, shape.num_blocks, 0)), fewest),
         host_blocks=2 + pages * draw.choose((1, 2, 2, 4)),
         hash_block_size=size,
         scheduler_block_size=size * draw.choose((1, 1, 1, 2)),
@@ -95,17 +97,27 @@ def _with_pools(draw: Draw, shape: Shape) -> Shape:
 
 
 def _with_chains(draw: Draw, shape: Shape) -> Shape:
-    """The shape, sometimes with a chain of draft models: these have attention, and blocks for what they read. Where
-    states are named at junctions, it has none."""
-    if shape.names_junctions or all(RULES[group.kind] is Mamba for group in shape.groups):
+    """The shape, sometimes with a chain of draft models: these have attention, and blocks for what they read."""
+    if all(RULES[group.kind] is Mamba for group in shape.groups):
         return shape
     return replace(shape, reads_ahead=min(draw.choose((1, 1, 2, 3)), shape.scheduler_block_size))
+
+
+def _with_kept_states(draw: Draw, shape: Shape) -> Shape:
+    """The shape, sometimes with states of which only some are kept, or with an interval that says nothing."""
+    states = any(RULES[group.kind] is Mamba for group in shape.groups)
+    if any(RULES[group.kind].windowed for group in shape.groups) or not shape.caching:
+        return shape
+    if not states:
+        return replace(shape, retention_interval=draw.choose((None, None, 0)))
+    unit = shape.scheduler_block_size
+    return replace(shape, retention_interval=draw.choose((None, None, None, 0, unit, 2 * unit, 3 * unit)))
 
 
 def _with_checkpoints(draw: Draw, shape: Shape) -> Shape:
     """The shape, sometimes with states that steps leave inside them, where there are no drafts' states."""
     groups = [
-        replace(group, checkpoint=draw.choose((0, 1, 1, shape.hash_block_size)))
+        replace(group, checkpoint=draw.choose((0, 1, 1, shape.hash_block_size, 2 * shape.hash_block_size, 3)))
         if RULES[group.kind] is Mamba and group.mamba_mode == "align" and not group.speculative_blocks and shape.caching
         else group
         for group in shape.groups

@@ -127,6 +127,6 @@ def name_tail(core: Core, group: int, request: Request, num_tokens: int, left: i
 
 def at_junction(core: Core, request: Request, counted: int) -> bool:
     """Does a step of the prompt end where its prefix goes on otherwise than that of other requests, and is it named?"""
-    flagged = any(group.eagle for group in core.shape.groups) and ends_inside(core)
+    flagged = any(g.eagle for g in core.shape.groups) and core.shape.reads_ahead == 1 and ends_inside(core)
     inside = request.computed < counted <= len(request.submit.prompt)
     return core.shape.names_junctions and flagged and inside and counted == request.junction

@@ -247,10 +247,11 @@ def bind_vllm() -> Binding:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     planning = "vllm.v1.core.kv_cache_planning"
+    today = (planning, "vllm.v1.core.kv_cache_config_builder", "vllm.v1.core.kv_cache_coordinator")
     names = names_of(
         "vllm.v1.core.kv_cache_manager",
         "vllm.v1.core.kv_cache_utils",
-        *([planning, "vllm.v1.core.kv_cache_config_builder"] if find_spec(planning) else []),
+        *(today if find_spec(planning) else ()),
         "vllm.v1.core.kv_cache_metrics",
         "vllm.v1.core.block_pool",
         "vllm.v1.core.single_type_kv_cache_manager",

@@ -25,14 +25,16 @@ from .question_json import (
     tensors_to_json,
     vllm_config_from_json,
 )
+from .record_calculator import RECORDS
 from .specs_today import is_planned
 
 
 def answer(names: Names, op: str, inputs: Inputs) -> dict[str, object]:
     """`{"output": value}` or `{"raises": name of the exception's class}`. QuestionError for a malformed question."""
-    if op not in _OPS:
-        raise QuestionError(f"unknown op {op!r}; ask one of {', '.join(_OPS)}")
-    work = (is_planned(names) and PLANNED.get(op)) or _OPS[op]
+    known = {**_OPS, **PLANNED, **RECORDS} if is_planned(names) else _OPS
+    if op not in known:
+        raise QuestionError(f"unknown op {op!r}; ask one of {', '.join(known)}")
+    work = known[op]
     try:
         return {"output": work(names, inputs)}
     except QuestionError:

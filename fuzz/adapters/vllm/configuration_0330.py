@@ -36,7 +36,8 @@ from .asked_today import Asked, asked
 from .configuration_deviations import CONFIGURATION_DEVIATIONS as BEFORE
 from .configuration_deviations import longest
 from .deviations_0330 import DEVIATIONS, policy_of
-from .placement_today import Place, RulesToday
+from .placement_today import Place, RulesToday, chained
+from .record_answers import RECORDS_TODAY, merge_0330, name_merge_0330, quantised_0330, room_0330
 from .reference_groups import AS_EVER, name_block_sizes
 from .reference_groups import is_type_uniform as type_before
 from .rules_today import LAYOUTS, ConfigToday, LayerToday
@@ -283,7 +284,7 @@ def configs(r: R, config: Config, workers: Sequence[Layers], memory: Sequence[in
     for worker in workers:
         demand(all(layers.setdefault(name, x) == x for name, x in worker.items()))
     demand(all(x.type in MANAGED for x in layers.values()), "ValueError")
-    groups = r.marked(config, r.groups(config, layers))
+    groups = r.marked(config, r.groups(config, chained(config, layers)))
     parts = [r.project(groups, worker) for worker in workers]
     pairs = list(zip(parts, memory, strict=False))
     room = [r.room(config, part, bytes_) if part else bytes_ for part, bytes_ in pairs]
@@ -336,6 +337,9 @@ ENTRIES = (
     ReleasedRule("concurrency", concurrency, _name_concurrency),
     ReleasedRule("hash_at", hash_at, "C-01"),
     ReleasedRule("build", build, "C-18"),
+    ReleasedRule("merge_records", merge_0330, name_merge_0330),
+    ReleasedRule("fit", room_0330, "C-17"),
+    ReleasedRule("quantised", quantised_0330, "S-21"),
     ReleasedRule("longest", longest, _name_longest),
     ReleasedRule("configs", configs, _name_configs),
 )
@@ -344,7 +348,11 @@ ENTRIES = (
 class Reference0330(ReleasedRules):
     """What vLLM 0.33.0 answers."""
 
-    drawn: Mapping[str, Sequence[object]] = {"kv_cache_layout": (*LAYOUTS[:3], *LAYOUTS)}
+    drawn: Mapping[str, Sequence[object]] = {
+        "kv_cache_layout": (*LAYOUTS[:3], *LAYOUTS),
+        "draft_models": (1, 2, 3),
+    }
+    asks: Sequence[str] = (*RECORDS_TODAY, "groups", "resolve_block_sizes")
 
     def __init__(self) -> None:
         super().__init__(ENTRIES, RulesToday)
@@ -375,6 +383,12 @@ CONFIGURATION_DEVIATIONS: tuple[Deviation, ...] = tuple(
                         "S-04",
                         "specs of different classes merge into the class of the first, and sinks of different length",
                         "full attention meets sinks, MLA meets hidden states, or sink_len differs",
+                    ),
+                    (
+                        "S-21",
+                        "the mode of caches that a platform serves itself has the number of OCTAVE_K3V4: each is the "
+                        "other",
+                        "the quantisation mode of a cache of that name is asked for",
                     ),
                     (
                         "C-01",

@@ -8,6 +8,7 @@ from ...findings.ops_json import shape_from_json
 from ...targets.configuration_question import outcome_as_json
 from .binding import Binding
 from .calculator import answer
+from .specs_today import is_planned
 from .style import VllmStyleTarget
 
 
@@ -32,7 +33,9 @@ class CoreCalculator:
         prompt: Any = inputs["prompt"]
         self._target.step(ops.Submit("r", tuple(prompt)))
         found, _ = self._target.step(ops.Lookup("r"))
-        return {"output": {"free": shown.num_free, "usage": shown.usage, "found": outcome_as_json(found)}}
+        output = {"free": shown.num_free, "usage": shown.usage, "found": outcome_as_json(found)}
+        common = {"common": outcome_as_json(self._target.answer(ops.CommonPrefix("r")))}
+        return {"output": output | (common if is_planned(self._names) else {})}
 
     def close(self) -> None:
         """Nothing to do."""

@@ -16,7 +16,16 @@ from ....model.state import Request
 from ....model.tables import BlockIds, Core, Policy
 from ...targets.deviations import Deviation, Note, UndefinedStateError
 from . import deviations, kept_blocks, state_deviations
-from .fine_search import APART, FINE_SEARCH, PAST, FineSearch, fine_for_connector, today_hit, today_junction
+from .fine_search import (
+    APART,
+    FINE_SEARCH,
+    PAST,
+    FineSearch,
+    fine_for_connector,
+    of_one_group,
+    today_hit,
+    today_junction,
+)
 from .identity_deviations import OVERLAPPING, Keys
 from .kept_blocks import EARLY
 
@@ -100,7 +109,8 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "with eagle, the boundaries kept for a replay of the prompt are counted in scheduler blocks, of which one "
             "is given up: a replay could resume later, at a boundary that is not kept"
         ),
-        condition="a retention interval, eagle, and groups whose blocks are smaller than the scheduler's",
+        condition="a retention interval, eagle, and groups whose blocks are smaller than the scheduler's; or states "
+        "alone that are said to be read by drafts, which gives up the block before the end of a prompt, too",
         source="Found by lockstep.",
     ),
     Deviation(
@@ -167,6 +177,19 @@ def named_beyond(note: Note, core: Core, group: int, request: Request, num_token
     return copies.name_tail(core, group, request, num_tokens, 1)
 
 
+def named_early(
+    tail: Callable[..., None], note: Note, core: Core, group: int, request: Request, num_tokens: int
+) -> None:
+    """The state at the end of a prompt is named a hash block before, though no group needs what is behind it."""
+    shape, prompt = core.shape, len(request.submit.prompt)
+    needed = not shape.old_names or not inside.drafts(shape) or any(one.behind for one in core.rules)
+    if needed or not isinstance(core.rules[group], Mamba):
+        return tail(core, group, request, num_tokens)
+    unit = shape.hash_block_size
+    note(EARLY, any(0 < arith.down(prompt - left, unit) <= num_tokens for left in (1, unit)))
+    return copies.name_tail(core, group, request, num_tokens, unit)
+
+
 def null_late(note: Note, core: Core, group: int, name: str, settled: int) -> None:
     """Entries of the gap become null as if the query before were still to come."""
     rule, prompt = core.rules[group], len(core.requests[name].submit.prompt)
@@ -191,6 +214,26 @@ def report_all(note: Note, core: Core, request: Request, length: int, rows: Bloc
             reports.tell(core, request, group, places, places[-1][1])
 
 
+class _Unsaid:
+    """A lookup that ends in an error says of no junction: nobody has what it would have returned."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy, self._before = policy, 0
+
+    def junction(self, core: Core, request: Request, hit: int) -> int:
+        """That of any lookup."""
+        self._before = request.junction
+        assert self._policy.junction is not None
+        return self._policy.junction(core, request, hit)
+
+    def report(self, core: Core, request: Request, length: int, rows: BlockIds) -> None:
+        """Tell of the blocks found."""
+        assert self._policy.report is not None
+        said, request.junction = request.junction, self._before
+        self._policy.report(core, request, length, rows)
+        request.junction = said
+
+
 class _Reports:
     """Of hits that a lookup for a connector took group by group, a full report tells nothing."""
 
@@ -205,7 +248,7 @@ class _Reports:
 
     def connector_hit(self, core: Core, request: Request) -> tuple[int, BlockIds, bool]:
         """That of a lookup for a connector."""
-        self._apart = FineSearch(core, request, self._quirks).apart() is not None
+        self._apart = FineSearch(core, request, of_one_group(self._quirks, core)).apart() is not None
         assert self._policy.connector_hit is not None
         return self._policy.connector_hit(core, request)
 
@@ -316,6 +359,7 @@ def policy_of(declared: Collection[str], note: Note) -> Policy:
     """What a core decides that has the deviations with these ids."""
     base = replace(today.TODAY, null_skipped=partial(null_late, note)) if LATE in declared else today.TODAY
     base = replace(base, name_tail=partial(named_beyond, note)) if BEYOND in declared else base
+    base = replace(base, name_tail=partial(named_early, base.name_tail, note)) if EARLY in declared else base
     return policy_by(deviations.Rules(base, DECISIONS, state_deviations.ProcessedStates), declared, note)
 
 
@@ -323,7 +367,8 @@ def policy_by(rules: deviations.Rules, declared: Collection[str], note: Note) ->
     """The same by these rules."""
     policy = deviations.policy_of(declared, note, rules)
     if REPORTED in declared:
-        policy = replace(policy, report=partial(report_all, note))
+        said = _Unsaid(replace(policy, report=partial(report_all, note)))
+        policy = replace(policy, report=said.report, junction=said.junction if policy.junction is not None else None)
     if UNREPORTED in declared:
         told = _Reports(policy, [name for name in (*FINE_SEARCH, *APART) if name in declared], note)
         policy = replace(policy, hit=told.hit, connector_hit=told.connector_hit, report=told.report)

@@ -63,7 +63,7 @@ def cold(rules: Rules, q: ConstructedQuestion) -> Json:
     free, model = shape.num_blocks - 1, Model(shape, TODAY)
     model.apply(Submit("r", tuple(q.given.prompt)))
     found = outcome_as_json(model.apply(Lookup("r")))
-    return {"free": free, "usage": usage(free, shape.num_blocks), "found": found}
+    return {"free": free, "usage": usage(free, shape.num_blocks), "found": found, "common": [0] * len(shape.groups)}
 
 
 def none_hash(rules: Rules, q: ConstructedQuestion) -> Json:

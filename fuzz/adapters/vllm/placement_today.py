@@ -15,6 +15,7 @@ from ....model.config.capacity import Rules
 from ....model.config_json import (
     MANAGED,
     NOT_ATTENTION,
+    WINDOWS,
     Config,
     Configured,
     Json,
@@ -28,13 +29,14 @@ from ....model.ops import Shape
 from ...targets.configuration_answers import config_from_groups, uniform_info, uniformity
 from ...targets.configuration_question import ConstructedQuestion
 from .parts_today import PARTS_TODAY, build
+from .record_answers import RECORDS_TODAY, RecordRules
 from .rules_today import ConfigToday, LayersToday
 
 Place: TypeAlias = tuple[int, tuple[str, ...], int, int, int]
 """Bytes of the allocation; layers; bytes from one layer to the next, from one block to the next, and to the first."""
 
 
-class RulesToday(LayersToday):
+class RulesToday(LayersToday, RecordRules):
     """All rules of today."""
 
     def layer_specs(self, group: LayerGroup) -> list[tuple[str, Layer]]:
@@ -126,7 +128,7 @@ class RulesToday(LayersToday):
         for name, x in chain.from_iterable(worker.items() for worker in workers):
             demand(layers.setdefault(name, x) == x)
         demand(all(x.type in MANAGED for x in layers.values()), "ValueError")
-        groups = self.marked(config, self.groups(config, layers))
+        groups = self.marked(config, self.groups(config, chained(config, layers)))
         parts = [self.project(groups, worker) for worker in workers]
         room = {i: self.room(config, parts[i], memory[i]) for i, worker in enumerate(workers) if worker}
         usable = {i: bytes_ - self.cost(config, parts[i]) for i, bytes_ in room.items()}
@@ -161,6 +163,13 @@ class RulesToday(LayersToday):
         groups = self.split(config, layers)
         usable = memory - self.bytes_per_block(groups)
         return usable > 0 and self.plain_needed(config, layers) <= usable
+
+
+def chained(config: Config, layers: Layers) -> Layers:
+    """The layers, whose windows keep what a chain of draft models prefills again."""
+    assert isinstance(config, ConfigToday)
+    extra = {"extra_retained_tokens": config.retained}
+    return {name: replace(x, **extra) if x.type in WINDOWS else x for name, x in layers.items()}  # type: ignore[arg-type]
 
 
 DRAFT = "draft"
@@ -215,6 +224,7 @@ def _needed(rules: Rules, q: ConstructedQuestion) -> Json:
 
 RulesToday.questions = {
     **PARTS_TODAY,
+    **RECORDS_TODAY,
     "page": _page,
     "uniformity": _uniformity,
     "uniform_info": _uniform_info,

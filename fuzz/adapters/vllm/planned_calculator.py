@@ -42,7 +42,7 @@ def uniformity(names: Names, inputs: Inputs) -> dict[str, Any]:
     return {name: verdict(check, layers) for name, check in checks.items()}
 
 
-def verdict(check: Callable[[Any], bool], layers: Any) -> Any:
+def verdict(check: Callable[[Any], Any], layers: Any) -> Any:
     """What the check says, or the error in which it ends."""
     try:
         return check(layers)

@@ -88,6 +88,7 @@ def vllm_config_from_json(raw: Inputs | None) -> Any:
         return SimpleNamespace(**{name: values.pop(name, default) for name, default in defaults.items()})
 
     max_model_len = values.get("max_model_len", 1024)
+    models = values.pop("draft_models", 1)
     eagle = SimpleNamespace(use_eagle=lambda: True, use_eagle_block_drop=lambda: True, method="eagle")
     config = SimpleNamespace(
         model_config=section(max_model_len=max_model_len, original_max_model_len=max_model_len),
@@ -106,13 +107,13 @@ def vllm_config_from_json(raw: Inputs | None) -> Any:
         kv_transfer_config=SimpleNamespace() if values.pop("kv_connector", False) else None,
         speculative_config=eagle if values.pop("use_eagle", False) else None,
     )
-    _today(config)
+    _today(config, models)
     if values:
         raise QuestionError(f"vllm_config has unknown settings: {', '.join(values)}")
     return config
 
 
-def _today(config: SimpleNamespace) -> None:
+def _today(config: SimpleNamespace, models: int) -> None:
     """What cores of today read besides; those before do not ask for it."""
     cache = config.cache_config
     cache.prefix_match_unit, cache.prefix_cache_retention_interval = cache.hash_block_size, None
@@ -122,7 +123,7 @@ def _today(config: SimpleNamespace) -> None:
     config.attention_config = SimpleNamespace(hisparse_config=None)
     config.device_config = SimpleNamespace(device_type="cuda")
     config.max_in_flight_tokens = config.scheduler_config.max_num_batched_tokens
-    config.num_prefill_lookahead_tokens = 1 if config.speculative_config else 0
+    config.num_prefill_lookahead_tokens = models if config.speculative_config else 0
 
 
 # From the objects of the core to JSON.

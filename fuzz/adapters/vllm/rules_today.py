@@ -29,6 +29,7 @@ from ....model.config_json import (
     Layers,
     Spec,
 )
+from ....model.ops import Group
 from ...targets.configuration_question import OwnRules
 
 LAYOUTS = ("LBNHC", "LBHNC", "BLHNC", "BLNHC", "LHBNC", "BHLNC")
@@ -40,6 +41,13 @@ class ConfigToday(Config):
     """Settings of today."""
 
     kv_cache_layout: str = LAYOUTS[0]
+    draft_models: int = 1
+    """How many follow each other, where drafts are made; each reads one token further."""
+
+    @property
+    def retained(self) -> int:
+        """Tokens before a window that a chain of draft models prefills again."""
+        return max(0, self.draft_models - 1) if self.use_eagle else 0
 
     @property
     def parallel(self) -> int:
@@ -63,6 +71,17 @@ class LayerToday(Layer):
 
     state_content_bytes: int | None = None
     """Bytes of a state of one head, where the backend packs them; else they follow from the sizes of the heads."""
+    extra_retained_tokens: int = 0
+    """Tokens before a window that are kept, too."""
+
+    def as_full(self) -> Layer:
+        """Which keeps all tokens."""
+        return replace(super().as_full(), extra_retained_tokens=0)  # type: ignore[call-arg]  # it is one of today
+
+    def group(self, block_size: int) -> Group:
+        """Of which a request holds what is kept as well."""
+        group = super().group(block_size)
+        return replace(group, window=group.window + self.extra_retained_tokens) if self.extra_retained_tokens else group
 
 
 class LayersToday(OwnRules):
@@ -159,7 +178,7 @@ class LayersToday(OwnRules):
         """A padding stays, or gives way to what the blocks store now."""
         if not x.is_narrow:
             return x
-        full = replace(x, type=Spec.MLA) if x.type == Spec.WINDOW_MLA else x.as_full()
+        full = replace(x.as_full(), type=Spec.MLA) if x.type == Spec.WINDOW_MLA else x.as_full()
         padded = x.page_size_padded if x.alignment is None else None
         full = replace(full, block_size=block_size, page_size_padded=None)
         padded = None if padded is None else max(padded, self.real_page(full))

@@ -19,11 +19,12 @@ from .test_reference_rules import HIDDEN, SINK, chunk, full, look, mamba, mla, m
 
 NAME = "vllm==0.33.0"
 BLOCKS_FIRST = {"vllm_config": {"kv_cache_layout": "BLHNC"}}
-OTHER_IDS = {"S-01", "S-04", "C-01", "C-04", "C-05", "C-10", "C-13", "C-17", "C-19"}
+OTHER_IDS = {"S-01", "S-04", "S-21", "C-01", "C-04", "C-05", "C-10", "C-13", "C-17", "C-19"}
 # id: op, inputs, where to look in the output, what the release has there or raises, what the rules of today want
 EXAMPLES = {
     "S-01": ("merge", {"specs": [window_mla(), window_mla(head_size=16)]}, "head_size", 8, "AssertionError"),
     "S-04": ("merge", {"specs": [full(), SINK]}, "type", "FullAttentionSpec", "AssertionError"),
+    "S-21": ("quantised", {"names": ["octave_k3v4"]}, "0 8", True, False),
     "C-01": (*BEFORE["C-01"][:3], "cc", "bb"),
     "C-04": (
         "unify_page_size",

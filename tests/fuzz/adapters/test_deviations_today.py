@@ -1,5 +1,6 @@
 """The newest release that the model describes: its deviations have traces, and change nothing but what they say."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.offered import OF_TODAY
 from blockproof.fuzz.opening import environments
-from blockproof.fuzz.opening.known_deviations import declared_for
+from blockproof.fuzz.opening.known_deviations import declared_for, model_for
 from blockproof.fuzz.releases.deviations import undeclared
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.judging import Judging
@@ -19,7 +20,20 @@ from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import FoundWhat, read_trace
 from blockproof.model.core import Model
 from blockproof.model.features.today import TODAY
-from blockproof.model.ops import Advance, Allocate, Group, Landed, Lookup, Shape, StepStart, Submit
+from blockproof.model.ops import (
+    Advance,
+    Allocate,
+    Done,
+    Failed,
+    Group,
+    Landed,
+    Lookup,
+    Preempt,
+    Shape,
+    StepStart,
+    Submit,
+    TakeEvents,
+)
 
 from .test_deviations import Release, compared_before_it_occurs
 
@@ -146,3 +160,35 @@ def test_what_has_landed_is_not_copied_again():
     story = (*told, Allocate("b", 1, hit=True), Landed("a"), Advance("b"))
     trace = Trace(Shape(groups, 5, 2, 1, 2, 1), story)
     assert replay(trace, Described(), Judging(("lockstep", "shadow"))) == (None, trace)
+
+
+def test_a_lookup_that_ends_in_an_error_says_of_no_junction():
+    """Nobody has what it would have returned."""
+    groups = Group("full", 1, eagle=True), Group("mamba", 4, mamba_mode="align")
+    core = model_for(RELEASE, Shape(groups, 9, 7, 1, 4, 1, events=True, names_junctions=True))
+    begun = Submit("a", (0,) * 6, reports_hits=True), Allocate("a", 5), Advance("a", (0,)), Allocate("a", 1)
+    for operation in (*begun, Preempt("a")):
+        core.apply(operation)
+    assert core.apply(Lookup("a")) == Failed("IndexError")
+    assert core.requests["a"].junction == 0
+
+
+def test_states_that_no_draft_reads_are_named_a_block_early():
+    """Seen in lockstep: the release gives a hash block up before the end of a prompt, whoever reads what is behind."""
+    shape = Shape((Group("mamba", 2, mamba_mode="align"),), 3, 6, 2, 2, 6, eagle=True, retention_interval=0)
+    shape = replace(shape, old_names=True)
+    for without, named in (((), 0), (("replay-boundary-early",), 1)):
+        core = model_for(RELEASE, shape, without)
+        core.apply(Submit("a", (0, 0, 0)))
+        core.apply(Allocate("a", 2))
+        assert len(core.state.identity) == named
+
+
+def test_a_report_leaves_out_what_groups_look_for_apart_though_drafts_read_the_last_token():
+    """Seen in lockstep."""
+    groups = Group("rswa", 1, window=1, eagle=True), Group("mamba", 1, mamba_mode="align", checkpoint=1)
+    core = model_for(RELEASE, replace(Shape(groups, 5, 2, 1, 1, 1, events=True), old_names=True))
+    for operation in (Submit("a", (0, 0)), Allocate("a", 2), TakeEvents(), Submit("b", (0, 0), reports_hits=True)):
+        core.apply(operation)
+    assert core.apply(Lookup("b", for_connector=True)) == Done((1, ((1,), (3,))))
+    assert core.apply(TakeEvents()) == Done(())

@@ -215,6 +215,15 @@ def test_survivors_are_judged_by_what_they_change() -> None:
     assert len(judged.gone({"engine.pool": "def free():\n    a = 4\n"})) == 2
 
 
+def test_an_ellipsis_stands_for_any_text_of_a_line() -> None:
+    judged = Survivors(entry(line="\N{HORIZONTAL ELLIPSIS} = 1", changed="\N{HORIZONTAL ELLIPSIS} = 2"))
+    assert judged.kind_of(mutant()) == judged.entries[0].kind
+    assert Survivors(entry(line="b\N{HORIZONTAL ELLIPSIS} = 1")).kind_of(mutant()) == ""
+    assert judged.gone({"engine.pool": "def free():\n    a = 1\n"}) == []
+    assert len(judged.gone({"engine.pool": "def free():\n    a = 4\n"})) == 1
+    assert judged.stale([mutant()]) == []
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
