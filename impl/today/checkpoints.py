@@ -30,6 +30,9 @@ class CheckpointManager(MambaToday):
         self.retention_interval: int | None = None
         self.only_ends = False
         """Whether only that of the step which ends a prompt gets a block."""
+        self._asked = (-1, -1)
+        self._answer: tuple[int, int] | None = None
+        """What `left` said last: every part of a step asks."""
         self.prompt_ends = 0
         """Of the request whose step is allocated now: where such a step ends at least."""
 
@@ -37,6 +40,11 @@ class CheckpointManager(MambaToday):
         """The entry of the checkpoint of a step `start .. end - 1`, and how many tokens its state is of; None if there
         is none. It lies a hash block behind the start at least, and between the entries of the step's first and last
         states."""
+        if self._asked != (start, end):
+            self._asked, self._answer = (start, end), self._left(start, end)
+        return self._answer
+
+    def _left(self, start: int, end: int) -> tuple[int, int] | None:
         if not self.enable_caching or start % self.unit:
             return None
         at, entry = (end - 1) // self.checkpoint_unit * self.checkpoint_unit, cdiv(end, self.block_size) - 2
@@ -86,15 +94,10 @@ class CheckpointManager(MambaToday):
             return written[1] == (i + 1) * self.block_size
         return super().stands(request_id, i)
 
-    def mask_of_written(
-        self, request_id: str, first: int, end: int, mask: Sequence[bool] | None
-    ) -> Sequence[bool] | None:
+    def entries_of_step(self, request_id: str) -> Sequence[int]:
         """As before, and the entry of the checkpoint."""
-        stand, written = super().mask_of_written(request_id, first, end, mask), self._written(request_id)
-        if stand is None or written is None or not first <= written[0] < end:
-            return stand
-        i = written[0] - first
-        return [*stand[:i], self.stands(request_id, written[0]) and (mask is None or mask[i]), *stand[i + 1 :]]
+        written, others = self._written(request_id), super().entries_of_step(request_id)
+        return others if written is None else sorted({written[0], *others})
 
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """The state of a checkpoint is named where a hit can resume: at the end of a prompt, at a junction, and at the

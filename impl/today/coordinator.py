@@ -1,6 +1,7 @@
 """All groups of a model together by the rule of today."""
 
 from collections.abc import Sequence
+from sys import maxsize
 from typing import Any, NamedTuple
 
 from ..hashing.block_hash import BlockHash
@@ -59,7 +60,8 @@ class StepsBehindPrompts(RunningSteps):
     def forget(self, request_id: str) -> None:
         """As before."""
         self.behind.discard(request_id)
-        super().forget(request_id)
+        if request_id in self.horizons:
+            super().forget(request_id)
 
     def forget_horizons(self) -> None:
         """Names have been lost, which the next step of a request may give again."""
@@ -104,6 +106,11 @@ class TodayCoordinator(KVCacheCoordinator):
             self.steps = self.running_steps(self._registers_at)
         flagged = any(group.is_eagle_group for group in self.kv_cache_config.kv_cache_groups)
         self.names_junctions = names_junctions and flagged
+        self._alignment = self.hit_alignment
+        self._every = self.enable_partial_hash_hits or len(managers) == 1
+        """Whether ends are named wherever they are, not at the last place where a hit can end."""
+        self._naming = [(manager, manager.names_ends, isinstance(manager, MambaToday)) for manager in managers]
+        self._bounded = all(manager.is_ours and not manager.sized_by_encoder for manager in managers)
 
     def _new_pool(self, *given: Any) -> TodayPool:
         return TodayPool(*given, num_hash_lookahead_tokens=self.num_hash_lookahead_tokens)
@@ -176,11 +183,14 @@ class TodayCoordinator(KVCacheCoordinator):
                 manager.prompt_ends = prefill_end
         return super().get_num_blocks_to_allocate(*given, **named)
 
-    # Names.
+    def most_blocks_to_allocate(self, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]]) -> int:
+        """As before, with states: but of a hit, which this very step may still write."""
+        hits = sum(map(len, new_computed_blocks))
+        if not self._bounded or (hits and any(manager.cached_blocks_this_step for manager in self._state_managers)):
+            return maxsize
+        return hits + sum([manager.most_blocks(num_tokens) for manager in self.single_type_managers])
 
-    def reach(self, num_tokens: int) -> int:
-        """Of so many tokens those up to the last place where a hit can end."""
-        return num_tokens // self.hit_alignment * self.hit_alignment
+    # Names.
 
     @property
     def hit_alignment(self) -> int:
@@ -189,18 +199,17 @@ class TodayCoordinator(KVCacheCoordinator):
 
     def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
         """Register what hits can use of the first `num_computed_tokens` tokens, and the end of the prompt."""
-        request_id, reach = request.request_id, self.reach(num_computed_tokens)
+        request_id, alignment = request.request_id, self._alignment
+        reach = num_computed_tokens // alignment * alignment  # up to the last place where a hit can end
         known = min(reach, len(request.block_hashes) * self.block_pool.hash_block_size)
-        every = self.enable_partial_hash_hits or len(self.single_type_managers) == 1
-        counted = num_computed_tokens if every else reach
-        for manager in self.single_type_managers:
+        counted = num_computed_tokens if self._every else reach
+        for manager, names_ends, keeps_states in self._naming:
             first = manager.num_cached_block.get(request_id, 0)
             manager.cache_blocks(request, known, self.retention_interval)
-            end = manager.num_cached_block.get(request_id, 0)
-            if manager.names_ends:
+            if names_ends:
                 manager.name_end(request, counted, num_computed_tokens, self._is_junction(request, counted))
-            if first < end and isinstance(manager, MambaToday):
-                manager.offer(request_id, first, end)
+            if keeps_states and isinstance(manager, MambaToday):
+                manager.offer(request_id, first, manager.num_cached_block.get(request_id, 0))
         if isinstance(self.steps, StepsBehindPrompts):
             if counted < request.num_prompt_tokens:
                 self.steps.forget(request_id)
@@ -293,10 +302,6 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
     def hit_alignment(self) -> int:
         """Hash blocks where hits end inside blocks, else the scheduler's."""
         return self.hash_block_size if self.enable_partial_hash_hits else self.scheduler_block_size
-
-    def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
-        """As of every coordinator of today."""
-        TodayCoordinator.cache_blocks(self, request, num_computed_tokens)
 
     def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest length that all specs can serve, and what the first of them, full attention if there is any,

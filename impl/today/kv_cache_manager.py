@@ -182,6 +182,19 @@ class TodayManager(KVCacheManager):
             reserved_blocks += self.watermark_blocks
         for manager in self.coordinator.told_of_requests:
             manager.note_request(request)
+        if not skip_zeroing_group_ids:
+            return super().allocate_slots(
+                request,
+                num_new_tokens,
+                num_new_computed_tokens,
+                new_computed_blocks,
+                num_lookahead_tokens,
+                num_external_computed_tokens,
+                delay_cache_blocks,
+                num_encoder_tokens,
+                full_sequence_must_fit,
+                reserved_blocks,
+            )
         for group in skip_zeroing_group_ids:
             self.coordinator.single_type_managers[group].unzeroed = True
         try:
@@ -206,8 +219,12 @@ class TodayManager(KVCacheManager):
         they have run."""
         pool = self.block_pool
         asked, pool.copying = pool.copying, []
+        if not asked:
+            return [], []
         copies = [KVCacheBlockCopy(source.block_id, target.block_id) for source, target in asked]
-        return copies, [block for pair in asked for block in pair]
+        held = [block for pair in asked for block in pair]
+        pool.lend(held)
+        return copies, held
 
     def take_boundary_state_offloads(self) -> dict[str, list[tuple[int, int, int]]]:
         """By request, states that a connector may read in this step: group, block and tokens."""
@@ -232,7 +249,9 @@ class TodayManager(KVCacheManager):
         """Forget a request whose blocks are still written: they stay held, and are to be freed later, each table's end
         first."""
         self.coordinator.renew(request)
-        return self.coordinator.pop_tables(request.request_id)
+        blocks = self.coordinator.pop_tables(request.request_id)
+        self.block_pool.lend(blocks)
+        return blocks
 
     def remove_skipped_blocks(
         self, request_id: str, processed_computed_tokens: int, num_prompt_tokens: int | None = None

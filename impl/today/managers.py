@@ -33,13 +33,10 @@ class ByNames(SingleTypeKVCacheManager):
         super().__post_init__(*given, **named)
         self.tails: dict[str, Tail] = {}
         """By request."""
+        self.unit: int = self.block_pool.hash_block_size
+        """Tokens of a hash block."""
         self.unzeroed = False
         """Whether a load writes all of the blocks that are taken for external tokens in this call."""
-
-    @property
-    def unit(self) -> int:
-        """Tokens of a hash block."""
-        return self.block_pool.hash_block_size
 
     @property
     def names_ends(self) -> bool:
@@ -208,10 +205,19 @@ class ByNames(SingleTypeKVCacheManager):
 
     # What a request gives back.
 
+    def _give_back(self, blocks: list[KVCacheBlock]) -> None:
+        """As before."""
+        self.block_pool.release_by_names(blocks)
+
+    def most_blocks(self, num_tokens: int) -> int:
+        """At least as many as `get_num_blocks_to_allocate` says beside those of the hit: a table for so many tokens,
+        and a copy."""
+        return -(-num_tokens // self.block_size) + 1
+
     def free(self, request_id: str) -> None:
         """Give back all blocks: named ones to the back, others to the front, the end of the table first."""
         null, blocks = self._null_block, self.pop_table(request_id)[::-1]
-        self._give_back([block for block in blocks if block is not null] if null in blocks else blocks)
+        self.block_pool.release_by_names([block for block in blocks if block is not null] if self.may_skip else blocks)
 
     def pop_table(self, request_id: str) -> list[KVCacheBlock]:
         """Forget the request; its table stays held."""
