@@ -106,6 +106,7 @@ class TodayCoordinator(KVCacheCoordinator):
             self.steps = self.running_steps(self._registers_at)
         flagged = any(group.is_eagle_group for group in self.kv_cache_config.kv_cache_groups)
         self.names_junctions = names_junctions and flagged
+        self._names_junctions_inside = self.names_junctions and self.enable_partial_hash_hits
         self._alignment = self.hit_alignment
         self._every = self.enable_partial_hash_hits or len(managers) == 1
         """Whether ends are named wherever they are, not at the last place where a hit can end."""
@@ -203,11 +204,12 @@ class TodayCoordinator(KVCacheCoordinator):
         reach = num_computed_tokens // alignment * alignment  # up to the last place where a hit can end
         known = min(reach, len(request.block_hashes) * self.block_pool.hash_block_size)
         counted = num_computed_tokens if self._every else reach
+        at_junction = self._names_junctions_inside and self._is_junction(request, counted)
         for manager, names_ends, keeps_states in self._naming:
             first = manager.num_cached_block.get(request_id, 0)
             manager.cache_blocks(request, known, self.retention_interval)
             if names_ends:
-                manager.name_end(request, counted, num_computed_tokens, self._is_junction(request, counted))
+                manager.name_end(request, counted, num_computed_tokens, at_junction)
             if keeps_states and isinstance(manager, MambaToday):
                 manager.offer(request_id, first, manager.num_cached_block.get(request_id, 0))
         if isinstance(self.steps, StepsBehindPrompts):
@@ -218,8 +220,6 @@ class TodayCoordinator(KVCacheCoordinator):
 
     def _is_junction(self, request: CacheableRequest, num_tokens: int) -> bool:
         """Whether a step of the prompt ends where its prefix goes on otherwise than that of other requests."""
-        if not self.names_junctions or not self.enable_partial_hash_hits:
-            return False
         inside = request.num_computed_tokens < num_tokens <= request.num_prompt_tokens
         return inside and num_tokens == getattr(request, "shared_prefix_boundary", 0)
 
@@ -313,7 +313,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
 
     def find_for_connector(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest length that all specs but states can serve, with the states of up to there."""
-        states = [issubclass(group.manager_cls, MambaToday) for group in self.attention_groups]
+        states = [group.manager_cls.keeps_states for group in self.attention_groups]
         if not any(states) or not isinstance(self.attention_groups[0].spec, FullAttentionSpec):
             return self.find_hit(block_hashes, most_tokens)
         searches = self._searches(block_hashes, most_tokens)
@@ -345,7 +345,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
     def search(self, group: SpecGroup, block_hashes: list[BlockHash]) -> HitSearch:
         """The search of the groups with one spec."""
         kind = group.manager_cls
-        if self.enable_partial_hash_hits and issubclass(kind, MambaToday):
+        if self.enable_partial_hash_hits and kind.keeps_states:
             return FineStateSearch(group.terms, block_hashes)
         if self.enable_partial_hash_hits and isinstance(group.spec, FullAttentionSpec):
             return FinePrefixSearch(group.terms, block_hashes)

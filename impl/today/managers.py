@@ -126,7 +126,7 @@ class ByNames(SingleTypeKVCacheManager):
         """Take a block for the copy: for the request, or, of what it has named itself, for the names, since a worker's
         row only grows. Source and target are held until the copy has run. Returns what is new in the table."""
         tail, pool = self.tails.pop(request_id), self.block_pool
-        (copy,) = pool.get_new_blocks(1)
+        copy = pool.get_new_block()
         pool.copying.append((tail.block, copy))
         table = self.req_to_blocks[request_id]
         if table[tail.entry] is not tail.block:

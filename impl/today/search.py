@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ..hashing.block_hash import BlockHash
 from ..managers.hit_search import HitBlocks, HitSearch, HitTerms
-from ..pool.block import KVCacheBlock
+from ..pool.block import Hit, KVCacheBlock
 from ..specs.base import cdiv
 from .hashing import LastHashes
 
@@ -49,7 +49,7 @@ class FinePrefixSearch(FineSearch):
     def blocks(self, length: int) -> HitBlocks:
         """The blocks up to there, the last one with a part of its tokens."""
         end = cdiv(length, self._terms.block_size)
-        return tuple([row[:end] for row in self._rows])
+        return tuple([Hit(row if len(row) == end else row[:end]) for row in self._rows])
 
 
 class FineStateSearch(FineSearch):
@@ -58,7 +58,7 @@ class FineStateSearch(FineSearch):
     def longest(self, bound: int) -> int:
         """The last one within the bound that every group has."""
         for end in range(min(bound // self._unit, len(self._fine)), 0, -1):
-            if all(self._find(end)):
+            if None not in self._find(end):
                 return end * self._unit
         return 0
 
