@@ -33,6 +33,9 @@ class CheckpointManager(MambaToday):
         self._asked = (-1, -1)
         self._answer: tuple[int, int] | None = None
         """What `left` said last: every part of a step asks."""
+        self._step: object = None
+        self._checkpoint: tuple[int, int] | None = None
+        """The same of the checkpoint of this step."""
         self.prompt_ends = 0
         """Of the request whose step is allocated now: where such a step ends at least."""
 
@@ -82,10 +85,12 @@ class CheckpointManager(MambaToday):
 
     def _written(self, request_id: str) -> tuple[int, int] | None:
         """The checkpoint of the last step of a request, which had no drafts."""
-        if (step := self.steps.get(request_id)) is None:
-            return None
-        _, start, known, end = step
-        return self.left(start, end) if known == end > start else None
+        step = self.steps.get(request_id)
+        if step is not self._step:
+            self._step, self._checkpoint = step, None
+            if step is not None and step[2] == step[3] > step[1]:
+                self._checkpoint = self.left(step[1], step[3])
+        return self._checkpoint
 
     def stands(self, request_id: str, i: int) -> bool:
         """As before; a checkpoint stands where it was left."""

@@ -51,10 +51,15 @@ class MambaToday(ByNames, MambaManager):
                     pool.cache_full_blocks(request, table, i, i + 1, size, self.kv_cache_group_id)
         self.num_cached_block[request_id] = end
 
+    def _every_block_is_wanted(self) -> bool:
+        """As before, though `cache_blocks` is another one."""
+        return type(self).read_at_next_boundary(self.kv_cache_spec, range(1), self.block_size, self.alignment) is None
+
     def entries_of_step(self, request_id: str) -> Sequence[int]:
         """The entries of a table whose states the last step can have left: the one before it, and the one behind."""
         _, start, known, _ = self.steps[request_id]
-        return sorted({start // self.block_size - 1, known // self.block_size - 1})
+        before, behind = start // self.block_size - 1, known // self.block_size - 1
+        return (before, behind) if before < behind else (before,)
 
     def mask_of_written(
         self, request_id: str, first: int, end: int, mask: Sequence[bool] | None
@@ -121,9 +126,8 @@ class MambaToday(ByNames, MambaManager):
 
     def offer(self, request_id: str, first: int, end: int) -> None:
         """Entries `first .. end - 1` of a table count as registered: this step writes their states."""
-        table = self.req_to_blocks.get(request_id, [])
-        for entry in range(first, min(end, len(table))):
-            block = table[entry]
+        table = self.req_to_blocks.get(request_id, ())
+        for entry, block in enumerate(table[first:end], first):
             if block.content is not None:
                 self.cached_blocks_this_step.add(block.content)
                 if self.moves_blocks:
