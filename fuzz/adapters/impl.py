@@ -190,7 +190,7 @@ def _called_as(core: str) -> Release:
         return replace(
             release_of("0.33.0"),
             loses=frozenset(),
-            offers=(OF_TODAY | KINDS_OF_FEW | {"Arrive.missing"}) - _NOT_YET,
+            offers=(OF_TODAY | KINDS_OF_FEW | {"Allocate.in_flight", "Arrive.missing"}) - _NOT_YET,
             kinds_missing=frozenset(),
             common_prefix=True,
             caches_unaligned_states=True,

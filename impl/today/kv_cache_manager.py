@@ -214,6 +214,14 @@ class TodayManager(KVCacheManager):
             for group in skip_zeroing_group_ids:
                 self.coordinator.single_type_managers[group].unzeroed = False
 
+    def allocate_slots_batch(
+        self, requests: Iterable[CacheableRequest], num_new_tokens: int = 1, num_lookahead_tokens: int = 0
+    ) -> list[KVCacheBlocks | None]:
+        """As before. Where something has to be known of each request, it is asked for one after the other."""
+        if not (self.watermark_blocks or self.coordinator.told_of_requests):
+            return super().allocate_slots_batch(requests, num_new_tokens, num_lookahead_tokens)
+        return [self.allocate_slots(one, num_new_tokens, 0, None, num_lookahead_tokens) for one in requests]
+
     def take_kv_cache_block_copies(self) -> tuple[list[KVCacheBlockCopy], list[KVCacheBlock]]:
         """The copies that have to run before this step, and the blocks that are held for them: give these back once
         they have run."""
