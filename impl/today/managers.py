@@ -217,7 +217,7 @@ class ByNames(SingleTypeKVCacheManager):
     def free(self, request_id: str) -> None:
         """Give back all blocks: named ones to the back, others to the front, the end of the table first."""
         null, blocks = self._null_block, self.pop_table(request_id)[::-1]
-        self.block_pool.release_by_names([block for block in blocks if block is not null] if self.may_skip else blocks)
+        self._give_back([block for block in blocks if block is not null] if self.may_skip else blocks)
 
     def pop_table(self, request_id: str) -> list[KVCacheBlock]:
         """Forget the request; its table stays held."""
