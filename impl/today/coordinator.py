@@ -111,6 +111,9 @@ class TodayCoordinator(KVCacheCoordinator):
         self._every = self.enable_partial_hash_hits or len(managers) == 1
         """Whether ends are named wherever they are, not at the last place where a hit can end."""
         self._naming = [(manager, manager.names_ends, isinstance(manager, MambaToday)) for manager in managers]
+        plain = len(managers) == 1 and not managers[0].names_ends and not managers[0].keeps_states
+        self._only = managers[0] if plain else None
+        """The manager of the only group, if nothing of it gets a name but whole blocks."""
         self._bounded = all(manager.is_ours and not manager.sized_by_encoder for manager in managers)
 
     def _new_pool(self, *given: Any) -> TodayPool:
@@ -200,6 +203,10 @@ class TodayCoordinator(KVCacheCoordinator):
 
     def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
         """Register what hits can use of the first `num_computed_tokens` tokens, and the end of the prompt."""
+        if (only := self._only) is not None:
+            known = len(request.block_hashes) * self.block_pool.hash_block_size
+            only.cache_blocks(request, min(num_computed_tokens, known), self.retention_interval)
+            return
         request_id, alignment = request.request_id, self._alignment
         reach = num_computed_tokens // alignment * alignment  # up to the last place where a hit can end
         known = min(reach, len(request.block_hashes) * self.block_pool.hash_block_size)

@@ -170,14 +170,21 @@ class TodayManager(KVCacheManager):
         (`has_scheduled_reqs`). In the groups `skip_zeroing_group_ids` a load writes all of the blocks that are taken
         for external tokens, so that they are not listed."""
         if not (new_computed_blocks or num_external_computed_tokens or full_sequence_must_fit or reserved_blocks):
-            # The one comparison of most decode steps, before the call of what knows all others.
-            horizon = self._horizons.get(request.request_id, 0)
-            end, first = request.num_computed_tokens + num_new_tokens, self._firsts.get(request.request_id, 0)
+            # The one comparison of most decode steps, and what is due in the others, without a call of the long way.
+            request_id, end = request.request_id, request.num_computed_tokens + num_new_tokens
+            horizon = self._horizons.get(request_id, 0)
             plain = num_new_tokens > 0 <= num_lookahead_tokens and not (num_new_computed_tokens or num_encoder_tokens)
             # One whose load has arrived has its blocks, and waits all the same.
             free = not self.watermark_blocks or not has_scheduled_reqs or _runs(request)
-            if plain and free and first <= end <= horizon - num_lookahead_tokens:
-                return self.empty_kv_cache_blocks
+            if horizon and plain and free:
+                if end + num_lookahead_tokens <= horizon and self._firsts.get(request_id, 0) <= end:
+                    return self.empty_kv_cache_blocks
+                if end <= self.max_model_len:
+                    for manager in self.coordinator.told_of_requests:
+                        manager.note_request(request)
+                    register = self.enable_caching and not delay_cache_blocks
+                    rows = self._steps.advance(request, request_id, end, num_lookahead_tokens, register)
+                    return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
         if self.watermark_blocks and has_scheduled_reqs and reserved_blocks >= 0 and not _runs(request):
             reserved_blocks += self.watermark_blocks
         for manager in self.coordinator.told_of_requests:
