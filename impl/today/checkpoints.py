@@ -50,9 +50,14 @@ class CheckpointManager(MambaToday):
     def _left(self, start: int, end: int) -> tuple[int, int] | None:
         if not self.enable_caching or start % self.unit:
             return None
-        at, entry = (end - 1) // self.checkpoint_unit * self.checkpoint_unit, cdiv(end, self.block_size) - 2
+        at, entry = self._resumed(end), cdiv(end, self.block_size) - 2
         behind = entry > (start - 1) // self.block_size and at >= start + self.unit
         return (entry, at) if behind and (at - start) % self.grid == 0 else None
+
+    def _resumed(self, num_tokens: int) -> int:
+        """Where a request of so many tokens can be resumed."""
+        unit = self.checkpoint_unit
+        return (num_tokens - (unit if self.tokens_behind > 1 else 1)) // unit * unit
 
     def wanted_of(self, start: int, end: int, prompt_ends: int) -> tuple[int, int] | None:
         """The same of one that gets a block."""
@@ -118,7 +123,7 @@ class CheckpointManager(MambaToday):
         entry, at = written
         block, interval = self.req_to_blocks[request_id][entry], self.retention_interval
         kept = at % self.block_size == 0 and (interval is None or (interval > 0 and at % interval == 0))
-        last = (request.num_prompt_tokens - 1) // self.checkpoint_unit * self.checkpoint_unit
+        last = self._resumed(request.num_prompt_tokens)
         if block is self._null_block:
             return
         if not kept and at not in (last, getattr(request, "shared_prefix_boundary", 0)):

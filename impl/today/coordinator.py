@@ -125,10 +125,8 @@ class TodayCoordinator(KVCacheCoordinator):
         return manager_of_today(spec, max_num_batched_tokens, max_model_len, **named)
 
     def _read_behind(self, use_eagle: bool) -> set[int]:
-        """None: names look ahead. NotImplementedError where they do not, though drafts are made."""
-        if super()._read_behind(use_eagle) and self.enable_caching and not self.num_hash_lookahead_tokens:
-            raise NotImplementedError("drafts with names that do not look ahead: give num_hash_lookahead_tokens")
-        return set()
+        """None where names look ahead."""
+        return set() if self.num_hash_lookahead_tokens else super()._read_behind(use_eagle)
 
     def _hashed_sizes(self) -> list[int]:
         """Rings have no names."""
@@ -209,18 +207,20 @@ class TodayCoordinator(KVCacheCoordinator):
             return
         request_id, alignment = request.request_id, self._alignment
         reach = num_computed_tokens // alignment * alignment  # up to the last place where a hit can end
-        known = min(reach, len(request.block_hashes) * self.block_pool.hash_block_size)
-        counted = num_computed_tokens if self._every else reach
-        at_junction = self._names_junctions_inside and self._is_junction(request, counted)
+        named = len(request.block_hashes) * self.block_pool.hash_block_size
+        at_junction = self._names_junctions_inside and self._is_junction(request, num_computed_tokens)
         for manager, names_ends, keeps_states in self._naming:
-            first = manager.num_cached_block.get(request_id, 0)
-            manager.cache_blocks(request, known, self.retention_interval)
+            first, most = manager.num_cached_block.get(request_id, 0), reach
+            if manager.use_eagle and reach:
+                most = min(num_computed_tokens, reach + manager.block_size)
+            manager.cache_blocks(request, min(most, named), self.retention_interval)
             if names_ends:
+                counted = num_computed_tokens if self._every else most
                 manager.name_end(request, counted, num_computed_tokens, at_junction)
             if keeps_states and isinstance(manager, MambaToday):
                 manager.offer(request_id, first, manager.num_cached_block.get(request_id, 0))
         if isinstance(self.steps, StepsBehindPrompts):
-            if counted < request.num_prompt_tokens:
+            if (num_computed_tokens if self._every else reach) < request.num_prompt_tokens:
                 self.steps.forget(request_id)
             else:
                 self.steps.behind.add(request_id)
@@ -275,6 +275,8 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
     """Several groups, which may be of one spec."""
 
     _differ = False
+    _reads_on = False
+    """Whether drafts need what is behind a hit."""
 
     def verify_and_split_kv_cache_groups(self) -> None:
         """As before; and hits end inside blocks where states are kept for more tokens than a hash block, if all other
@@ -293,13 +295,15 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         self.attention_groups = [one for one in self.attention_groups if not issubclass(one.manager_cls, RingManager)]
         if not self.attention_groups:
             raise AssertionError("several groups of rings alone: nothing of them can be cached, switch caching off")
+        self._reads_on = any(group.use_eagle for group in self.attention_groups)
         if not self.enable_partial_hash_hits:
             return
         for at, alike in enumerate(self.attention_groups):
-            terms = alike.manager_cls.hit_terms(alike.group_ids, self.block_pool, alike.spec, False, unit)
+            read_on = alike.use_eagle
+            terms = alike.manager_cls.hit_terms(alike.group_ids, self.block_pool, alike.spec, read_on, unit)
             self.attention_groups[at] = alike._replace(terms=terms)
             for i in alike.group_ids:
-                managers[i].expect_hits(unit, False, 1)
+                managers[i].expect_hits(unit, read_on, unit if self._reads_on else 1)
 
     def running_steps(self, registers_at: int | None) -> RunningSteps:
         """As before; where hits end inside blocks each group registers its blocks when they are full."""
@@ -313,9 +317,14 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
     def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest length that all specs can serve, and what the first of them, full attention if there is any,
         could have served."""
-        searches = self._searches(block_hashes, most_tokens)
-        shared = searches[0].longest(most_tokens)
-        length = longest_common_hit(searches, shared) if shared else 0
+        hashes = self._looked_up(block_hashes, most_tokens)
+        first, *others = self.attention_groups
+        widest = self.search(first, hashes)
+        shared = widest.longest(most_tokens)
+        if not shared:
+            return Found(tuple([[] for _ in self.single_type_managers]), 0)
+        searches = [widest, *[self.search(group, hashes) for group in others]]
+        length = longest_common_hit(searches, shared)
         return Found(self._rows([(search, length) for search in searches]), length, shared if shared > length else 0)
 
     def find_for_connector(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
@@ -332,9 +341,14 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         return Found(rows, length, shared if shared > length else 0, min(ends) < length)
 
     def _searches(self, block_hashes: list[BlockHash], most_tokens: int) -> list[HitSearch]:
-        if self.enable_partial_hash_hits:
-            block_hashes = block_hashes[: most_tokens // self.hash_block_size]
-        return [self.search(group, block_hashes) for group in self.attention_groups]
+        hashes = self._looked_up(block_hashes, most_tokens)
+        return [self.search(group, hashes) for group in self.attention_groups]
+
+    def _looked_up(self, block_hashes: list[BlockHash], most_tokens: int) -> list[BlockHash]:
+        """The hashes of so many tokens; where whole blocks alone are looked for, all, as a search counts these."""
+        if not self.enable_partial_hash_hits or self._reads_on:
+            return block_hashes
+        return block_hashes[: most_tokens // self.hash_block_size]
 
     def _rows(self, found: Sequence[tuple[HitSearch, int]]) -> HitBlocks:
         """By group of layers, the blocks of what each search has found, in tokens."""

@@ -46,7 +46,7 @@ class TodayManager(KVCacheManager):
     `max_in_flight_tokens` is the most tokens of a request in steps that run. With `num_hash_lookahead_tokens` the names
     of blocks cover so many tokens behind them; give the block hasher the same number. `watermark` is the share of the
     blocks that stays free when a request is admitted while others run. With `use_eagle`, or
-    groups that are flagged, names have to look ahead.
+    groups that are flagged, drafts need what is behind a hit, unless names look ahead.
     """
 
     coordinator: TodayCoordinator

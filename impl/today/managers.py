@@ -161,12 +161,16 @@ class ByNames(SingleTypeKVCacheManager):
         mask: list[bool] | None = [False for _ in blocks]
         if retention_interval:
             mask = type(self).read_at_next_boundary(spec, blocks, size, retention_interval)
+            if mask is not None and self.use_eagle:
+                for i in range(max(first, 1), end):
+                    mask[i - first] |= i * size % retention_interval == 0
         if mask is None:
             return None
-        for ends in (request.num_prompt_tokens - 1, getattr(request, "shared_prefix_boundary", 0)):
-            edge, rest = divmod(ends // self.alignment * self.alignment, size)
-            if not rest or not self.keeps_states:
-                for i in range(max(first, type(self).first_read(spec, edge, size)), min(end, edge)):
+        for ends in (request.num_prompt_tokens - self.tokens_behind, getattr(request, "shared_prefix_boundary", 0)):
+            edge, rest = divmod(max(0, ends) // self.alignment * self.alignment, size)
+            if edge and (not rest or not self.keeps_states):
+                behind = edge + self.use_eagle  # where drafts need it
+                for i in range(max(first, type(self).first_read(spec, edge, size)), min(end, behind)):
                     mask[i - first] = True
         return mask
 
@@ -237,7 +241,8 @@ class FullToday(ByNames, FullAttentionManager):
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """Its last whole hash block before its last token, once that is computed."""
         unit, table = self.unit, self.req_to_blocks.get(request.request_id, ())
-        last = min((request.num_prompt_tokens - 1) // unit, len(request.block_hashes)) * unit
+        left = 0 if self.use_eagle else 1  # what drafts need behind a hit is found here, too
+        last = min((request.num_prompt_tokens - left) // unit, len(request.block_hashes)) * unit
         entry, inside = divmod(last, self.block_size)
         if inside and last <= num_tokens and entry < len(table):
             self.give_name(request, last, entry, table[entry])

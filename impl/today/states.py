@@ -78,7 +78,8 @@ class MambaToday(ByNames, MambaManager):
         unit, size, request_id = self.unit, self.block_size, request.request_id
         if not self.moves_blocks or num_tokens <= 0 or num_tokens % unit:
             return
-        last, table = (request.num_prompt_tokens - 1) // unit * unit, self.req_to_blocks.get(request_id, ())
+        left, table = min(unit, self.tokens_behind), self.req_to_blocks.get(request_id, ())
+        last = (request.num_prompt_tokens - left) // unit * unit
         entry = cdiv(num_tokens, size) - 1
         block = table[entry] if entry < len(table) else self._null_block
         if not (num_tokens == last or at_junction) or block is self._null_block:

@@ -116,12 +116,17 @@ def test_a_block_is_registered_once_its_name_is_known():
     assert core.pool.identities()[1] is not None
 
 
-def test_drafts_without_names_that_look_ahead_are_refused():
-    with pytest.raises(NotImplementedError, match="look ahead"):
-        Core(full(), use_eagle=True)
-    with pytest.raises(NotImplementedError, match="look ahead"):
-        Core(full(), flagged=True)
-    Core(full(), use_eagle=True, enable_caching=False)
+@pytest.mark.parametrize("named", [{"use_eagle": True}, {"flagged": True}])
+def test_where_names_do_not_look_ahead_drafts_need_what_is_behind_a_hit(named):
+    core = Core(full(), window(), **named)
+    core.step(first := core.request("a", range(12)), 12)
+    core.manager.free(first)
+    assert core.manager.get_computed_blocks(core.request("b", range(20)))[1] == 8
+    assert core.manager.get_computed_blocks(core.request("c", range(12)))[1] == 8
+    ahead = Core(full(), window(), ahead=1, **named)
+    ahead.step(first := ahead.request("a", range(13)), 13)
+    ahead.manager.free(first)
+    assert ahead.manager.get_computed_blocks(ahead.request("b", range(20)))[1] == 12
 
 
 def test_the_watermark_stays_free_for_who_is_admitted_while_others_run():

@@ -63,6 +63,33 @@ def room_without_hits(manager):
     wrap(manager.coordinator, "most_blocks_to_allocate", lambda original, slots, hit: original(slots, [()]) // 4)
 
 
+def nothing_behind_a_hit(manager):
+    """Where names do not look ahead, drafts go on behind a hit though nothing is cached there."""
+    coordinator = manager.coordinator
+    alike = [group.terms for group in getattr(coordinator, "attention_groups", ())]
+    for terms in alike or [coordinator._terms]:
+        terms.behind = 0
+
+
+def registered_to_the_boundary(manager):
+    """The block that drafts need behind a hit is not registered."""
+    for single in managers(manager):
+        single.use_eagle = False
+
+
+def windows_kept_to_the_boundary(manager):
+    """Under a retention interval nothing is kept for drafts."""
+
+    def wanted(single, original, request, *given):
+        eagle, single.use_eagle = single.use_eagle, False
+        try:
+            return original(request, *given)
+        finally:
+            single.use_eagle = eagle
+
+    wrap_each(manager, "wanted", wanted)
+
+
 def outside_to_the_back(manager):
     """An outside holder's blocks go to the back, named or not."""
     pool = manager.block_pool
@@ -364,6 +391,9 @@ FAULTS = {
     "shared-as-the-first": Planted(shared_as_the_first, ("full",)),
     "states-before-steps-only": Planted(states_before_steps_only, STATES),
     "room-without-hits": Planted(room_without_hits, ("full",)),
+    "nothing-behind-a-hit": Planted(nothing_behind_a_hit, ("full+sliding", *STATES)),
+    "registered-to-the-boundary": Planted(registered_to_the_boundary, ("full+sliding", *STATES)),
+    "windows-kept-to-the-boundary": Planted(windows_kept_to_the_boundary, ("full+sliding",)),
     "outside-to-the-back": Planted(outside_to_the_back, ("full",)),
     "windows-not-zeroed": Planted(windows_not_zeroed, ("full+sliding+mamba",)),
     "counted-at-once": Planted(counted_at_once),
@@ -433,7 +463,7 @@ def test_a_wrong_name_is_found(options, attention):
 def test_it_says_what_it_has_of_the_rule_of_today():
     """All that is drawn for vLLM 0.33.0, and tokens in flight; batches are asked of the older form."""
     target = open_target(TODAY_CORE)
-    of_today = OF_TODAY - {"Shape.reads_ahead", "Shape.old_names", "Shape.host_blocks"}
+    of_today = OF_TODAY - {"Shape.reads_ahead", "Shape.host_blocks"}
     assert offering(target) == of_today | KINDS_OF_FEW | {"Arrive.missing", "Allocate.in_flight"}
     assert lacking(target) == {"Release.prepend"}
     assert "AllocateBatch" in offering(open_target("impl")) - offering(target)
