@@ -27,6 +27,8 @@ class CheckpointManager(MambaToday):
         self.grid = getattr(self.kv_cache_spec, "prefill_checkpoint_alignment", None) or 1
         self.checkpoint_unit = self.scheduler_block_size
         """Checkpoints stand at multiples of so many tokens; the coordinator of several groups says which."""
+        self.drafts_read_on = False
+        """Whether draft models need what is behind a hit, since names do not look ahead."""
         self.retention_interval: int | None = None
         self.only_ends = False
         """Whether only that of the step which ends a prompt gets a block."""
@@ -57,7 +59,7 @@ class CheckpointManager(MambaToday):
     def _resumed(self, num_tokens: int) -> int:
         """Where a request of so many tokens can be resumed."""
         unit = self.checkpoint_unit
-        return (num_tokens - (unit if self.tokens_behind > 1 else 1)) // unit * unit
+        return (num_tokens - (unit if self.drafts_read_on else 1)) // unit * unit
 
     def wanted_of(self, start: int, end: int, prompt_ends: int) -> tuple[int, int] | None:
         """The same of one that gets a block."""

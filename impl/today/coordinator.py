@@ -95,6 +95,7 @@ class TodayCoordinator(KVCacheCoordinator):
         """Those that have to know of which request a step is."""
         for manager in self.leaving_checkpoints:
             manager.retention_interval = self.retention_interval
+            manager.drafts_read_on = bool(self.eagle_group_ids)
             manager.only_ends = self.retention_interval == 0
             if len(self.single_type_managers) > 1:
                 manager.checkpoint_unit = self.hit_alignment
