@@ -116,7 +116,8 @@ def use_every_block(driver: Driver, shape: Shape) -> None:
     """
     num_blocks = shape.num_blocks
     length = min(USED_BY, max(BLOCK, (num_blocks - 1) // (4 * len(shape.groups)) * BLOCK))
-    for number in range(num_blocks * BLOCK // length + 2):
+    widest = max(group.block_size for group in shape.groups)  # a request takes so many tokens' block at least
+    for number in range(num_blocks * widest // length + 2):
         request = driver.request(f"used{number}", [number, *range(1, length)])
         fill(driver, request, length)
         driver.free([request])

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .place import MANIFEST, PACKAGE, SOURCES, builds, built, digest, digest_of_sources, sources
 
-HOT = ("pool", "managers", "hashing", "request.py")
+HOT = ("pool", "managers", "hashing", "request.py", "today")
 """What is compiled: folders and modules of the core."""
 DIRECTIVES = {"language_level": "3", "annotation_typing": "False", "binding": "True", "nonecheck": "True"}
 """Annotations are not taken for C types, since a subclass of what they name has to do as well; the .pxd files say which

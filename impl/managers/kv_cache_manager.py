@@ -347,7 +347,9 @@ class KVCacheManager:
 
     def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
         """The tables of a request as ids."""
-        return tuple([ids_of(table) for table in self.coordinator.get_blocks(request_id)])
+        return tuple(
+            [ids_of(manager.req_to_blocks.get(request_id, ())) for manager in self.coordinator.single_type_managers]
+        )
 
     def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
         """Register what has arrived from outside; nothing with caching off."""

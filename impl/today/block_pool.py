@@ -31,6 +31,8 @@ class TodayPool(BlockPool):
         """By block whose first name is not that of all its tokens: tokens up to the end of what it says."""
         self.copying: list[tuple[KVCacheBlock, KVCacheBlock]] = []
         """Sources and targets of copies that nobody has asked for yet; each is held for it."""
+        self._lent: dict[int, int] = {}
+        """By block, how many references others have been told to give back when they have done with it."""
         self._watchers: dict[int, Callable[[KVCacheBlock], None]] = {}
         """Who is to be told when a block is handed out that he reads on."""
 
@@ -155,11 +157,65 @@ class TodayPool(BlockPool):
         self._num_shared += block.state == 1
         block.state += 1
 
+    def lend(self, blocks: Sequence[KVCacheBlock]) -> None:
+        """Note that a reference to each of these is for somebody else to give back, by `free_blocks`: who does so
+        gives back nothing that a table counts on."""
+        for block in blocks:
+            self._lent[block.block_id] = self._lent.get(block.block_id, 0) + 1
+
+    def _were_lent(self, blocks: Sequence[KVCacheBlock]) -> bool:
+        """Whether these are such references, which are given back now."""
+        for block in blocks:
+            left = self._lent.pop(block.block_id, 0) - 1
+            if left < 0:
+                return False
+            if left:
+                self._lent[block.block_id] = left
+        return True
+
+    def release_by_names(self, blocks: list[KVCacheBlock]) -> None:
+        """As `free_blocks`, for the blocks of a table, nulls left out, none of which stands in it twice: one look at
+        who holds them, and one at the names of those that nobody else holds."""
+        if self._num_shared or not self._trusting:
+            states: list[Any] = [block.state for block in blocks]
+            if states.count(1) < len(states):
+                if not self._trusting:
+                    named, others = with_and_without_identity(blocks)
+                    self._give_back(named, False)
+                    self._give_back(others, True)
+                    return
+                blocks = self._let_go_shared(blocks, states)
+        named, others = with_and_without_identity(blocks)
+        self.free_block_queue.append_n(named)
+        self.free_block_queue.prepend_n(others)
+
+    def _let_go_shared(self, blocks: list[KVCacheBlock], states: list[Any]) -> list[KVCacheBlock]:
+        """One reference less to those of the blocks that others hold, too; the rest. Mostly they are a prefix, which
+        stands behind the rest, and has the same holders."""
+        own = states.count(1)
+        shared, left = blocks[own:], states[own:]
+        if 1 in left:
+            shared = [block for block, state in zip(blocks, states, strict=True) if state != 1]
+            own_blocks = [block for block, state in zip(blocks, states, strict=True) if state == 1]
+            left = [state for state in states if state != 1]
+        else:
+            own_blocks = blocks[:own]
+        holders = left[0]
+        if left.count(holders) == len(left):
+            for block in shared:
+                block.state = holders - 1
+        else:
+            for block, state in zip(shared, left, strict=True):
+                block.state = state - 1
+        self._num_shared -= left.count(2)
+        return own_blocks
+
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock], prepend: bool = False) -> None:
         """As before, but named blocks go to the back and the others to the front, whatever `prepend` says."""
         blocks = [block for block in ordered_blocks if block is not self.null_block]
         named, others = with_and_without_identity(blocks)
-        self._trusting = False
+        if self._trusting:
+            self._trusting = self._were_lent(blocks)
         if not named or not others or not self._are_held(blocks):
             self._give_back(blocks, not named)
         else:
@@ -180,7 +236,8 @@ class TodayPool(BlockPool):
         """Give back one reference each to blocks that are read on: they are reused last, whatever they are named, and
         `on_reuse` is called when one is handed out, or all names are forgotten. Errors as of `free_blocks`."""
         read = [block for block in blocks if block is not self.null_block]
-        self._trusting = False
+        if self._trusting:
+            self._trusting = self._were_lent(read)
         self._give_back(read, False)
         self._watchers.update((block.block_id, on_reuse) for block in read)
 

@@ -27,9 +27,17 @@ class CheckpointManager(MambaToday):
         self.grid = getattr(self.kv_cache_spec, "prefill_checkpoint_alignment", None) or 1
         self.checkpoint_unit = self.scheduler_block_size
         """Checkpoints stand at multiples of so many tokens; the coordinator of several groups says which."""
+        self.drafts_read_on = False
+        """Whether draft models need what is behind a hit, since names do not look ahead."""
         self.retention_interval: int | None = None
         self.only_ends = False
         """Whether only that of the step which ends a prompt gets a block."""
+        self._asked = (-1, -1)
+        self._answer: tuple[int, int] | None = None
+        """What `left` said last: every part of a step asks."""
+        self._step: object = None
+        self._checkpoint: tuple[int, int] | None = None
+        """The same of the checkpoint of this step."""
         self.prompt_ends = 0
         """Of the request whose step is allocated now: where such a step ends at least."""
 
@@ -37,11 +45,21 @@ class CheckpointManager(MambaToday):
         """The entry of the checkpoint of a step `start .. end - 1`, and how many tokens its state is of; None if there
         is none. It lies a hash block behind the start at least, and between the entries of the step's first and last
         states."""
+        if self._asked != (start, end):
+            self._asked, self._answer = (start, end), self._left(start, end)
+        return self._answer
+
+    def _left(self, start: int, end: int) -> tuple[int, int] | None:
         if not self.enable_caching or start % self.unit:
             return None
-        at, entry = (end - 1) // self.checkpoint_unit * self.checkpoint_unit, cdiv(end, self.block_size) - 2
+        at, entry = self._resumed(end), cdiv(end, self.block_size) - 2
         behind = entry > (start - 1) // self.block_size and at >= start + self.unit
         return (entry, at) if behind and (at - start) % self.grid == 0 else None
+
+    def _resumed(self, num_tokens: int) -> int:
+        """Where a request of so many tokens can be resumed."""
+        unit = self.checkpoint_unit
+        return (num_tokens - (unit if self.drafts_read_on else 1)) // unit * unit
 
     def wanted_of(self, start: int, end: int, prompt_ends: int) -> tuple[int, int] | None:
         """The same of one that gets a block."""
@@ -74,10 +92,12 @@ class CheckpointManager(MambaToday):
 
     def _written(self, request_id: str) -> tuple[int, int] | None:
         """The checkpoint of the last step of a request, which had no drafts."""
-        if (step := self.steps.get(request_id)) is None:
-            return None
-        _, start, known, end = step
-        return self.left(start, end) if known == end > start else None
+        step = self.steps.get(request_id)
+        if step is not self._step:
+            self._step, self._checkpoint = step, None
+            if step is not None and step[2] == step[3] > step[1]:
+                self._checkpoint = self.left(step[1], step[3])
+        return self._checkpoint
 
     def stands(self, request_id: str, i: int) -> bool:
         """As before; a checkpoint stands where it was left."""
@@ -86,15 +106,10 @@ class CheckpointManager(MambaToday):
             return written[1] == (i + 1) * self.block_size
         return super().stands(request_id, i)
 
-    def mask_of_written(
-        self, request_id: str, first: int, end: int, mask: Sequence[bool] | None
-    ) -> Sequence[bool] | None:
+    def entries_of_step(self, request_id: str) -> Sequence[int]:
         """As before, and the entry of the checkpoint."""
-        stand, written = super().mask_of_written(request_id, first, end, mask), self._written(request_id)
-        if stand is None or written is None or not first <= written[0] < end:
-            return stand
-        i = written[0] - first
-        return [*stand[:i], self.stands(request_id, written[0]) and (mask is None or mask[i]), *stand[i + 1 :]]
+        written, others = self._written(request_id), super().entries_of_step(request_id)
+        return others if written is None else sorted({written[0], *others})
 
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """The state of a checkpoint is named where a hit can resume: at the end of a prompt, at a junction, and at the
@@ -110,7 +125,7 @@ class CheckpointManager(MambaToday):
         entry, at = written
         block, interval = self.req_to_blocks[request_id][entry], self.retention_interval
         kept = at % self.block_size == 0 and (interval is None or (interval > 0 and at % interval == 0))
-        last = (request.num_prompt_tokens - 1) // self.checkpoint_unit * self.checkpoint_unit
+        last = self._resumed(request.num_prompt_tokens)
         if block is self._null_block:
             return
         if not kept and at not in (last, getattr(request, "shared_prefix_boundary", 0)):

@@ -1,6 +1,7 @@
 """All groups of a model together by the rule of today."""
 
 from collections.abc import Sequence
+from sys import maxsize
 from typing import Any, NamedTuple
 
 from ..hashing.block_hash import BlockHash
@@ -59,7 +60,8 @@ class StepsBehindPrompts(RunningSteps):
     def forget(self, request_id: str) -> None:
         """As before."""
         self.behind.discard(request_id)
-        super().forget(request_id)
+        if request_id in self.horizons:
+            super().forget(request_id)
 
     def forget_horizons(self) -> None:
         """Names have been lost, which the next step of a request may give again."""
@@ -93,6 +95,7 @@ class TodayCoordinator(KVCacheCoordinator):
         """Those that have to know of which request a step is."""
         for manager in self.leaving_checkpoints:
             manager.retention_interval = self.retention_interval
+            manager.drafts_read_on = bool(self.eagle_group_ids)
             manager.only_ends = self.retention_interval == 0
             if len(self.single_type_managers) > 1:
                 manager.checkpoint_unit = self.hit_alignment
@@ -104,6 +107,15 @@ class TodayCoordinator(KVCacheCoordinator):
             self.steps = self.running_steps(self._registers_at)
         flagged = any(group.is_eagle_group for group in self.kv_cache_config.kv_cache_groups)
         self.names_junctions = names_junctions and flagged
+        self._names_junctions_inside = self.names_junctions and self.enable_partial_hash_hits
+        self._alignment = self.hit_alignment
+        self._every = self.enable_partial_hash_hits or len(managers) == 1
+        """Whether ends are named wherever they are, not at the last place where a hit can end."""
+        self._naming = [(manager, manager.names_ends, isinstance(manager, MambaToday)) for manager in managers]
+        plain = len(managers) == 1 and not managers[0].names_ends and not managers[0].keeps_states
+        self._only = managers[0] if plain else None
+        """The manager of the only group, if nothing of it gets a name but whole blocks."""
+        self._bounded = all(manager.is_ours and not manager.sized_by_encoder for manager in managers)
 
     def _new_pool(self, *given: Any) -> TodayPool:
         return TodayPool(*given, num_hash_lookahead_tokens=self.num_hash_lookahead_tokens)
@@ -114,10 +126,8 @@ class TodayCoordinator(KVCacheCoordinator):
         return manager_of_today(spec, max_num_batched_tokens, max_model_len, **named)
 
     def _read_behind(self, use_eagle: bool) -> set[int]:
-        """None: names look ahead. NotImplementedError where they do not, though drafts are made."""
-        if super()._read_behind(use_eagle) and self.enable_caching and not self.num_hash_lookahead_tokens:
-            raise NotImplementedError("drafts with names that do not look ahead: give num_hash_lookahead_tokens")
-        return set()
+        """None where names look ahead."""
+        return set() if self.num_hash_lookahead_tokens else super()._read_behind(use_eagle)
 
     def _hashed_sizes(self) -> list[int]:
         """Rings have no names."""
@@ -176,11 +186,14 @@ class TodayCoordinator(KVCacheCoordinator):
                 manager.prompt_ends = prefill_end
         return super().get_num_blocks_to_allocate(*given, **named)
 
-    # Names.
+    def most_blocks_to_allocate(self, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]]) -> int:
+        """As before, with states: but of a hit, which this very step may still write."""
+        hits = sum(map(len, new_computed_blocks))
+        if not self._bounded or (hits and any(manager.cached_blocks_this_step for manager in self._state_managers)):
+            return maxsize
+        return hits + sum([manager.most_blocks(num_tokens) for manager in self.single_type_managers])
 
-    def reach(self, num_tokens: int) -> int:
-        """Of so many tokens those up to the last place where a hit can end."""
-        return num_tokens // self.hit_alignment * self.hit_alignment
+    # Names.
 
     @property
     def hit_alignment(self) -> int:
@@ -189,28 +202,32 @@ class TodayCoordinator(KVCacheCoordinator):
 
     def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
         """Register what hits can use of the first `num_computed_tokens` tokens, and the end of the prompt."""
-        request_id, reach = request.request_id, self.reach(num_computed_tokens)
-        known = min(reach, len(request.block_hashes) * self.block_pool.hash_block_size)
-        every = self.enable_partial_hash_hits or len(self.single_type_managers) == 1
-        counted = num_computed_tokens if every else reach
-        for manager in self.single_type_managers:
-            first = manager.num_cached_block.get(request_id, 0)
-            manager.cache_blocks(request, known, self.retention_interval)
-            end = manager.num_cached_block.get(request_id, 0)
-            if manager.names_ends:
-                manager.name_end(request, counted, num_computed_tokens, self._is_junction(request, counted))
-            if first < end and isinstance(manager, MambaToday):
-                manager.offer(request_id, first, end)
+        if (only := self._only) is not None:
+            known = len(request.block_hashes) * self.block_pool.hash_block_size
+            only.cache_blocks(request, min(num_computed_tokens, known), self.retention_interval)
+            return
+        request_id, alignment = request.request_id, self._alignment
+        reach = num_computed_tokens // alignment * alignment  # up to the last place where a hit can end
+        named = len(request.block_hashes) * self.block_pool.hash_block_size
+        at_junction = self._names_junctions_inside and self._is_junction(request, num_computed_tokens)
+        for manager, names_ends, keeps_states in self._naming:
+            first, most = manager.num_cached_block.get(request_id, 0), reach
+            if manager.use_eagle and reach:
+                most = min(num_computed_tokens, reach + manager.block_size)
+            manager.cache_blocks(request, min(most, named), self.retention_interval)
+            if names_ends:
+                counted = num_computed_tokens if self._every else most
+                manager.name_end(request, counted, num_computed_tokens, at_junction)
+            if keeps_states and isinstance(manager, MambaToday):
+                manager.offer(request_id, first, manager.num_cached_block.get(request_id, 0))
         if isinstance(self.steps, StepsBehindPrompts):
-            if counted < request.num_prompt_tokens:
+            if (num_computed_tokens if self._every else reach) < request.num_prompt_tokens:
                 self.steps.forget(request_id)
             else:
                 self.steps.behind.add(request_id)
 
     def _is_junction(self, request: CacheableRequest, num_tokens: int) -> bool:
         """Whether a step of the prompt ends where its prefix goes on otherwise than that of other requests."""
-        if not self.names_junctions or not self.enable_partial_hash_hits:
-            return False
         inside = request.num_computed_tokens < num_tokens <= request.num_prompt_tokens
         return inside and num_tokens == getattr(request, "shared_prefix_boundary", 0)
 
@@ -259,6 +276,8 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
     """Several groups, which may be of one spec."""
 
     _differ = False
+    _reads_on = False
+    """Whether drafts need what is behind a hit."""
 
     def verify_and_split_kv_cache_groups(self) -> None:
         """As before; and hits end inside blocks where states are kept for more tokens than a hash block, if all other
@@ -277,13 +296,15 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         self.attention_groups = [one for one in self.attention_groups if not issubclass(one.manager_cls, RingManager)]
         if not self.attention_groups:
             raise AssertionError("several groups of rings alone: nothing of them can be cached, switch caching off")
+        self._reads_on = any(group.use_eagle for group in self.attention_groups)
         if not self.enable_partial_hash_hits:
             return
         for at, alike in enumerate(self.attention_groups):
-            terms = alike.manager_cls.hit_terms(alike.group_ids, self.block_pool, alike.spec, False, unit)
+            read_on = alike.use_eagle
+            terms = alike.manager_cls.hit_terms(alike.group_ids, self.block_pool, alike.spec, read_on, unit)
             self.attention_groups[at] = alike._replace(terms=terms)
             for i in alike.group_ids:
-                managers[i].expect_hits(unit, False, 1)
+                managers[i].expect_hits(unit, read_on, unit if self._reads_on else 1)
 
     def running_steps(self, registers_at: int | None) -> RunningSteps:
         """As before; where hits end inside blocks each group registers its blocks when they are full."""
@@ -294,21 +315,22 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         """Hash blocks where hits end inside blocks, else the scheduler's."""
         return self.hash_block_size if self.enable_partial_hash_hits else self.scheduler_block_size
 
-    def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
-        """As of every coordinator of today."""
-        TodayCoordinator.cache_blocks(self, request, num_computed_tokens)
-
     def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest length that all specs can serve, and what the first of them, full attention if there is any,
         could have served."""
-        searches = self._searches(block_hashes, most_tokens)
-        shared = searches[0].longest(most_tokens)
-        length = longest_common_hit(searches, shared) if shared else 0
+        hashes = self._looked_up(block_hashes, most_tokens)
+        first, *others = self.attention_groups
+        widest = self.search(first, hashes)
+        shared = widest.longest(most_tokens)
+        if not shared:
+            return Found(tuple([[] for _ in self.single_type_managers]), 0)
+        searches = [widest, *[self.search(group, hashes) for group in others]]
+        length = longest_common_hit(searches, shared)
         return Found(self._rows([(search, length) for search in searches]), length, shared if shared > length else 0)
 
     def find_for_connector(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest length that all specs but states can serve, with the states of up to there."""
-        states = [issubclass(group.manager_cls, MambaToday) for group in self.attention_groups]
+        states = [group.manager_cls.keeps_states for group in self.attention_groups]
         if not any(states) or not isinstance(self.attention_groups[0].spec, FullAttentionSpec):
             return self.find_hit(block_hashes, most_tokens)
         searches = self._searches(block_hashes, most_tokens)
@@ -320,9 +342,14 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         return Found(rows, length, shared if shared > length else 0, min(ends) < length)
 
     def _searches(self, block_hashes: list[BlockHash], most_tokens: int) -> list[HitSearch]:
-        if self.enable_partial_hash_hits:
-            block_hashes = block_hashes[: most_tokens // self.hash_block_size]
-        return [self.search(group, block_hashes) for group in self.attention_groups]
+        hashes = self._looked_up(block_hashes, most_tokens)
+        return [self.search(group, hashes) for group in self.attention_groups]
+
+    def _looked_up(self, block_hashes: list[BlockHash], most_tokens: int) -> list[BlockHash]:
+        """The hashes of so many tokens; where whole blocks alone are looked for, all, as a search counts these."""
+        if not self.enable_partial_hash_hits or self._reads_on:
+            return block_hashes
+        return block_hashes[: most_tokens // self.hash_block_size]
 
     def _rows(self, found: Sequence[tuple[HitSearch, int]]) -> HitBlocks:
         """By group of layers, the blocks of what each search has found, in tokens."""
@@ -340,7 +367,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
     def search(self, group: SpecGroup, block_hashes: list[BlockHash]) -> HitSearch:
         """The search of the groups with one spec."""
         kind = group.manager_cls
-        if self.enable_partial_hash_hits and issubclass(kind, MambaToday):
+        if self.enable_partial_hash_hits and kind.keeps_states:
             return FineStateSearch(group.terms, block_hashes)
         if self.enable_partial_hash_hits and isinstance(group.spec, FullAttentionSpec):
             return FinePrefixSearch(group.terms, block_hashes)

@@ -46,7 +46,7 @@ class TodayManager(KVCacheManager):
     `max_in_flight_tokens` is the most tokens of a request in steps that run. With `num_hash_lookahead_tokens` the names
     of blocks cover so many tokens behind them; give the block hasher the same number. `watermark` is the share of the
     blocks that stays free when a request is admitted while others run. With `use_eagle`, or
-    groups that are flagged, names have to look ahead.
+    groups that are flagged, drafts need what is behind a hit, unless names look ahead.
     """
 
     coordinator: TodayCoordinator
@@ -170,18 +170,38 @@ class TodayManager(KVCacheManager):
         (`has_scheduled_reqs`). In the groups `skip_zeroing_group_ids` a load writes all of the blocks that are taken
         for external tokens, so that they are not listed."""
         if not (new_computed_blocks or num_external_computed_tokens or full_sequence_must_fit or reserved_blocks):
-            # The one comparison of most decode steps, before the call of what knows all others.
-            horizon = self._horizons.get(request.request_id, 0)
-            end, first = request.num_computed_tokens + num_new_tokens, self._firsts.get(request.request_id, 0)
+            # The one comparison of most decode steps, and what is due in the others, without a call of the long way.
+            request_id, end = request.request_id, request.num_computed_tokens + num_new_tokens
+            horizon = self._horizons.get(request_id, 0)
             plain = num_new_tokens > 0 <= num_lookahead_tokens and not (num_new_computed_tokens or num_encoder_tokens)
             # One whose load has arrived has its blocks, and waits all the same.
             free = not self.watermark_blocks or not has_scheduled_reqs or _runs(request)
-            if plain and free and first <= end <= horizon - num_lookahead_tokens:
-                return self.empty_kv_cache_blocks
+            if horizon and plain and free:
+                if end + num_lookahead_tokens <= horizon and self._firsts.get(request_id, 0) <= end:
+                    return self.empty_kv_cache_blocks
+                if end <= self.max_model_len:
+                    for manager in self.coordinator.told_of_requests:
+                        manager.note_request(request)
+                    register = self.enable_caching and not delay_cache_blocks
+                    rows = self._steps.advance(request, request_id, end, num_lookahead_tokens, register)
+                    return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
         if self.watermark_blocks and has_scheduled_reqs and reserved_blocks >= 0 and not _runs(request):
             reserved_blocks += self.watermark_blocks
         for manager in self.coordinator.told_of_requests:
             manager.note_request(request)
+        if not skip_zeroing_group_ids:
+            return super().allocate_slots(
+                request,
+                num_new_tokens,
+                num_new_computed_tokens,
+                new_computed_blocks,
+                num_lookahead_tokens,
+                num_external_computed_tokens,
+                delay_cache_blocks,
+                num_encoder_tokens,
+                full_sequence_must_fit,
+                reserved_blocks,
+            )
         for group in skip_zeroing_group_ids:
             self.coordinator.single_type_managers[group].unzeroed = True
         try:
@@ -201,13 +221,25 @@ class TodayManager(KVCacheManager):
             for group in skip_zeroing_group_ids:
                 self.coordinator.single_type_managers[group].unzeroed = False
 
+    def allocate_slots_batch(
+        self, requests: Iterable[CacheableRequest], num_new_tokens: int = 1, num_lookahead_tokens: int = 0
+    ) -> list[KVCacheBlocks | None]:
+        """As before. Where something has to be known of each request, it is asked for one after the other."""
+        if not (self.watermark_blocks or self.coordinator.told_of_requests):
+            return super().allocate_slots_batch(requests, num_new_tokens, num_lookahead_tokens)
+        return [self.allocate_slots(one, num_new_tokens, 0, None, num_lookahead_tokens) for one in requests]
+
     def take_kv_cache_block_copies(self) -> tuple[list[KVCacheBlockCopy], list[KVCacheBlock]]:
         """The copies that have to run before this step, and the blocks that are held for them: give these back once
         they have run."""
         pool = self.block_pool
         asked, pool.copying = pool.copying, []
+        if not asked:
+            return [], []
         copies = [KVCacheBlockCopy(source.block_id, target.block_id) for source, target in asked]
-        return copies, [block for pair in asked for block in pair]
+        held = [block for pair in asked for block in pair]
+        pool.lend(held)
+        return copies, held
 
     def take_boundary_state_offloads(self) -> dict[str, list[tuple[int, int, int]]]:
         """By request, states that a connector may read in this step: group, block and tokens."""
@@ -232,7 +264,9 @@ class TodayManager(KVCacheManager):
         """Forget a request whose blocks are still written: they stay held, and are to be freed later, each table's end
         first."""
         self.coordinator.renew(request)
-        return self.coordinator.pop_tables(request.request_id)
+        blocks = self.coordinator.pop_tables(request.request_id)
+        self.block_pool.lend(blocks)
+        return blocks
 
     def remove_skipped_blocks(
         self, request_id: str, processed_computed_tokens: int, num_prompt_tokens: int | None = None

@@ -33,13 +33,10 @@ class ByNames(SingleTypeKVCacheManager):
         super().__post_init__(*given, **named)
         self.tails: dict[str, Tail] = {}
         """By request."""
+        self.unit: int = self.block_pool.hash_block_size
+        """Tokens of a hash block."""
         self.unzeroed = False
         """Whether a load writes all of the blocks that are taken for external tokens in this call."""
-
-    @property
-    def unit(self) -> int:
-        """Tokens of a hash block."""
-        return self.block_pool.hash_block_size
 
     @property
     def names_ends(self) -> bool:
@@ -129,7 +126,7 @@ class ByNames(SingleTypeKVCacheManager):
         """Take a block for the copy: for the request, or, of what it has named itself, for the names, since a worker's
         row only grows. Source and target are held until the copy has run. Returns what is new in the table."""
         tail, pool = self.tails.pop(request_id), self.block_pool
-        (copy,) = pool.get_new_blocks(1)
+        copy = pool.get_new_block()
         pool.copying.append((tail.block, copy))
         table = self.req_to_blocks[request_id]
         if table[tail.entry] is not tail.block:
@@ -164,12 +161,16 @@ class ByNames(SingleTypeKVCacheManager):
         mask: list[bool] | None = [False for _ in blocks]
         if retention_interval:
             mask = type(self).read_at_next_boundary(spec, blocks, size, retention_interval)
+            if mask is not None and self.use_eagle:
+                for i in range(max(first, 1), end):
+                    mask[i - first] |= i * size % retention_interval == 0
         if mask is None:
             return None
-        for ends in (request.num_prompt_tokens - 1, getattr(request, "shared_prefix_boundary", 0)):
-            edge, rest = divmod(ends // self.alignment * self.alignment, size)
-            if not rest or not self.keeps_states:
-                for i in range(max(first, type(self).first_read(spec, edge, size)), min(end, edge)):
+        for ends in (request.num_prompt_tokens - self.tokens_behind, getattr(request, "shared_prefix_boundary", 0)):
+            edge, rest = divmod(max(0, ends) // self.alignment * self.alignment, size)
+            if edge and (not rest or not self.keeps_states):
+                behind = edge + self.use_eagle  # where drafts need it
+                for i in range(max(first, type(self).first_read(spec, edge, size)), min(end, behind)):
                     mask[i - first] = True
         return mask
 
@@ -208,10 +209,19 @@ class ByNames(SingleTypeKVCacheManager):
 
     # What a request gives back.
 
+    def _give_back(self, blocks: list[KVCacheBlock]) -> None:
+        """As before."""
+        self.block_pool.release_by_names(blocks)
+
+    def most_blocks(self, num_tokens: int) -> int:
+        """At least as many as `get_num_blocks_to_allocate` says beside those of the hit: a table for so many tokens,
+        and a copy."""
+        return -(-num_tokens // self.block_size) + 1
+
     def free(self, request_id: str) -> None:
         """Give back all blocks: named ones to the back, others to the front, the end of the table first."""
         null, blocks = self._null_block, self.pop_table(request_id)[::-1]
-        self._give_back([block for block in blocks if block is not null] if null in blocks else blocks)
+        self._give_back([block for block in blocks if block is not null] if self.may_skip else blocks)
 
     def pop_table(self, request_id: str) -> list[KVCacheBlock]:
         """Forget the request; its table stays held."""
@@ -231,7 +241,8 @@ class FullToday(ByNames, FullAttentionManager):
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """Its last whole hash block before its last token, once that is computed."""
         unit, table = self.unit, self.req_to_blocks.get(request.request_id, ())
-        last = min((request.num_prompt_tokens - 1) // unit, len(request.block_hashes)) * unit
+        left = 0 if self.use_eagle else 1  # what drafts need behind a hit is found here, too
+        last = min((request.num_prompt_tokens - left) // unit, len(request.block_hashes)) * unit
         entry, inside = divmod(last, self.block_size)
         if inside and last <= num_tokens and entry < len(table):
             self.give_name(request, last, entry, table[entry])

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from ..hashing.block_hash import BlockHash
 from ..managers.hit_search import HitBlocks, HitSearch, HitTerms
-from ..pool.block import KVCacheBlock
+from ..pool.block import Hit, KVCacheBlock
 from ..specs.base import cdiv
-from .hashing import LastHashes
 
 
 class FineSearch(HitSearch):
@@ -31,25 +30,27 @@ class FinePrefixSearch(FineSearch):
         if self._reach is None:
             looked = [self._look(group) for group in self._terms.group_ids]
             self._rows = [row for row, _ in looked]
-            self._reach = min(end for _, end in looked)
+            self._reach = max(0, min(end for _, end in looked) - self._terms.behind)
         return min(bound // self._unit, self._reach) * self._unit
 
     def _look(self, group: int) -> tuple[list[KVCacheBlock], int]:
         """The blocks that the group holds, and how many hash blocks these are."""
-        found, per = self._terms.pool.cached_block_hash_to_block, self._terms.block_size // self._unit
-        hashes = self._fine if per == 1 else LastHashes(self._fine, self._unit, self._terms.block_size)
+        found, per, fine = self._terms.pool.cached_block_hash_to_block, self._terms.block_size // self._unit, self._fine
+        hashes = fine if per == 1 else fine[per - 1 :: per]  # of a block of several hash blocks, that of the last one
         row = found.prefix(group, hashes, len(hashes))
-        whole = len(row)
-        for end in range(min((whole + 1) * per, len(self._fine)), whole * per, -1):
-            block = found.find(group, self._fine[end - 1])
-            if block is not None:
-                return [*row, block], end
-        return row, whole * per
+        whole = len(row) * per
+        parts = fine[whole : whole + per]
+        for end in range(len(parts), 0, -1):
+            if parts[end - 1] in found.groups[group]:
+                block = found.find(group, parts[end - 1])
+                if block is not None:
+                    return [*row, block], whole + end
+        return row, whole
 
     def blocks(self, length: int) -> HitBlocks:
         """The blocks up to there, the last one with a part of its tokens."""
         end = cdiv(length, self._terms.block_size)
-        return tuple([row[:end] for row in self._rows])
+        return tuple([Hit(row if len(row) == end else row[:end]) for row in self._rows])
 
 
 class FineStateSearch(FineSearch):
@@ -58,7 +59,7 @@ class FineStateSearch(FineSearch):
     def longest(self, bound: int) -> int:
         """The last one within the bound that every group has."""
         for end in range(min(bound // self._unit, len(self._fine)), 0, -1):
-            if all(self._find(end)):
+            if None not in self._find(end):
                 return end * self._unit
         return 0
 

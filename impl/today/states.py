@@ -25,12 +25,61 @@ class MambaToday(ByNames, MambaManager):
         """Of states that are moved."""
         return self.moves_blocks
 
+    def most_blocks(self, num_tokens: int) -> int:
+        """Besides, those of drafts of two steps, a running state, and that of a checkpoint."""
+        return super().most_blocks(num_tokens) + 4 * self.num_speculative_blocks + 4
+
+    def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
+        """As before. A step that moves its states leaves few: these alone are looked at, where nobody has to be told of
+        all that count as registered."""
+        request_id, pool, size = request.request_id, self.block_pool, self.block_size
+        if not self.moves_blocks or pool.enable_kv_cache_events or request_id not in self.steps:
+            super().cache_blocks(request, num_tokens, retention_interval)
+            return
+        first, end = self.num_cached_block.get(request_id, 0), num_tokens // size
+        if end <= first:
+            return
+        table, everything = self.req_to_blocks[request_id], self.registers_every_block and retention_interval is None
+        for i in self.entries_of_step(request_id):
+            block = table[i] if first <= i < end else self._null_block
+            if block is self._null_block or not self.stands(request_id, i):
+                continue
+            if everything or (self.wanted(request, i, i + 1, retention_interval) or (True,))[0]:
+                if block.content is None:
+                    pool.cache_full_block(request, table, i, size, self.kv_cache_group_id)
+                else:
+                    pool.cache_full_blocks(request, table, i, i + 1, size, self.kv_cache_group_id)
+        self.num_cached_block[request_id] = end
+
+    def _every_block_is_wanted(self) -> bool:
+        """As before, though `cache_blocks` is another one."""
+        return type(self).read_at_next_boundary(self.kv_cache_spec, range(1), self.block_size, self.alignment) is None
+
+    def entries_of_step(self, request_id: str) -> Sequence[int]:
+        """The entries of a table whose states the last step can have left: the one before it, and the one behind."""
+        _, start, known, _ = self.steps[request_id]
+        before, behind = start // self.block_size - 1, known // self.block_size - 1
+        return (before, behind) if before < behind else (before,)
+
+    def mask_of_written(
+        self, request_id: str, first: int, end: int, mask: Sequence[bool] | None
+    ) -> Sequence[bool] | None:
+        """As before."""
+        if not self.moves_blocks or request_id not in self.steps:
+            return super().mask_of_written(request_id, first, end, mask)
+        written = [False] * (end - first)
+        for i in self.entries_of_step(request_id):
+            if first <= i < end and self.stands(request_id, i):
+                written[i - first] = mask is None or mask[i - first]
+        return written
+
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """Name the state behind so many tokens, if that is the end of the prompt or a junction, and stands there."""
         unit, size, request_id = self.unit, self.block_size, request.request_id
         if not self.moves_blocks or num_tokens <= 0 or num_tokens % unit:
             return
-        last, table = (request.num_prompt_tokens - 1) // unit * unit, self.req_to_blocks.get(request_id, ())
+        left, table = min(unit, self.tokens_behind), self.req_to_blocks.get(request_id, ())
+        last = (request.num_prompt_tokens - left) // unit * unit
         entry = cdiv(num_tokens, size) - 1
         block = table[entry] if entry < len(table) else self._null_block
         if not (num_tokens == last or at_junction) or block is self._null_block:
@@ -78,9 +127,8 @@ class MambaToday(ByNames, MambaManager):
 
     def offer(self, request_id: str, first: int, end: int) -> None:
         """Entries `first .. end - 1` of a table count as registered: this step writes their states."""
-        table = self.req_to_blocks.get(request_id, [])
-        for entry in range(first, min(end, len(table))):
-            block = table[entry]
+        table = self.req_to_blocks.get(request_id, ())
+        for entry, block in enumerate(table[first:end], first):
             if block.content is not None:
                 self.cached_blocks_this_step.add(block.content)
                 if self.moves_blocks:

@@ -1,12 +1,14 @@
 """Our core by the rule of today, called as a scheduler would. What it decides is compared with the model in lockstep;
 here stands what each feature is, in a few calls, and that the core's own books agree."""
 
+from itertools import product
 from typing import Any
 
 import pytest
 from blockproof import impl
 from blockproof.fuzz.opening.known_deviations import model_for
 from blockproof.impl import today
+from blockproof.impl.hashing.block_hash import BlockHash
 from blockproof.model.features.today import TODAY
 from blockproof.model.ops import Group, Shape
 
@@ -114,12 +116,17 @@ def test_a_block_is_registered_once_its_name_is_known():
     assert core.pool.identities()[1] is not None
 
 
-def test_drafts_without_names_that_look_ahead_are_refused():
-    with pytest.raises(NotImplementedError, match="look ahead"):
-        Core(full(), use_eagle=True)
-    with pytest.raises(NotImplementedError, match="look ahead"):
-        Core(full(), flagged=True)
-    Core(full(), use_eagle=True, enable_caching=False)
+@pytest.mark.parametrize("named", [{"use_eagle": True}, {"flagged": True}])
+def test_where_names_do_not_look_ahead_drafts_need_what_is_behind_a_hit(named):
+    core = Core(full(), window(), **named)
+    core.step(first := core.request("a", range(12)), 12)
+    core.manager.free(first)
+    assert core.manager.get_computed_blocks(core.request("b", range(20)))[1] == 8
+    assert core.manager.get_computed_blocks(core.request("c", range(12)))[1] == 8
+    ahead = Core(full(), window(), ahead=1, **named)
+    ahead.step(first := ahead.request("a", range(13)), 13)
+    ahead.manager.free(first)
+    assert ahead.manager.get_computed_blocks(ahead.request("b", range(20)))[1] == 12
 
 
 def test_the_watermark_stays_free_for_who_is_admitted_while_others_run():
@@ -166,6 +173,50 @@ def test_blocks_may_outlive_their_request():
     assert [block.ref_cnt for block in kept] == [1, 1, 1]
     core.pool.free_blocks(kept[::-1])
     assert core.pool.free_ids()[0] == 3
+
+
+def test_who_gives_back_what_was_lent_gives_back_nothing_of_a_table():
+    """Only after somebody else has given back a block each has to be asked who holds it."""
+    core = Core(full(), blocks=9)
+    core.step(asked := core.request("a", range(9)), 9)
+    kept = core.manager.pop_blocks_for_free(asked)
+    core.pool.free_blocks(kept[:1])
+    core.pool.unpin_blocks(kept[1:], lambda block: None)
+    assert core.pool._trusting
+    core.step(other := core.request("b", range(9)), 9)
+    table = core.manager.get_blocks("b").blocks[0]
+    core.pool.free_blocks(table[:1])  # whose is it?
+    assert not core.pool._trusting
+    with pytest.raises(ValueError, match="more often than held"):
+        core.manager.free(other)
+
+
+def test_a_table_is_given_back_as_block_by_block():
+    """Named or not, held once, twice or more often, in every order."""
+    cases = list(product((0, 1, 2), (1, 2, 3), repeat=3))
+    for case in cases:
+        pools = []
+        for release in ("release_by_names", "free_blocks"):
+            pool = Core(full(), blocks=5).pool
+            blocks = pool.get_new_blocks(3)
+            for at, (names, holders) in enumerate(zip(case[::2], case[1::2], strict=True)):
+                for more in range(names):
+                    pool.add_name(blocks[at], (more, BlockHash(bytes([at]))), None)
+                for _ in range(holders - 1):
+                    pool.touch([blocks[at]])
+            getattr(pool, release)(blocks)
+            pool.check()
+            pools.append((pool.free_ids(), pool.ref_counts(), pool._num_shared))
+        assert pools[0] == pools[1], case
+
+
+def test_a_batch_leaves_the_watermark_free_as_one_by_one():
+    core = Core(full(), blocks=4, watermark=0.5, enable_caching=False)
+    waits, runs = core.request("a", range(8)), core.request("b", range(4))
+    core.step(runs, 4)
+    runs.append_output_token_ids(1)
+    assert core.manager.allocate_slots_batch([waits, runs], 1)[0] is None
+    assert core.manager.get_block_ids("b") == ([1, 2],)
 
 
 def test_who_reads_on_is_told_when_a_block_is_handed_out_or_all_names_go():

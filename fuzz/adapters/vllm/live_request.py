@@ -27,6 +27,8 @@ class LiveRequest:
 
     def tell(self, tokens: int) -> None:
         """Say of so many tokens that they are in flight. A core that was never told finds nothing in the request."""
+        if self.in_flight:  # besides those of which it knows itself
+            tokens = max(tokens, self.request.num_computed_tokens - self.settled)
         if tokens or self.said:
             self.request.num_in_flight_tokens = tokens
             self.said = True

@@ -77,7 +77,10 @@ def run_mix(seed: int, number: int, follow: bool = True) -> dict[str, object]:
     steps: list[object] = []
     # A release may have an interval where none is asked for.
     interval = getattr(run.engine.built.cache_config, RETENTION_FIELD, setup.retention)
-    shape = replace(setup.shape, retention_interval=interval)
+    batched = setup.shape.max_num_batched_tokens
+    # Steps of a scheduler that does not wait are in flight together, and a core is told of how many tokens.
+    in_flight = getattr(run.engine.built.config, "max_in_flight_tokens", batched)
+    shape = replace(setup.shape, retention_interval=interval, max_num_batched_tokens=in_flight)
     calls = CoreCalls(run.scheduler.kv_cache_manager, shape) if follow else None
     schedule = run.scheduler.schedule
 

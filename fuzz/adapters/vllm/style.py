@@ -248,6 +248,7 @@ class VllmStyleTarget:
             named["skip_zeroing_group_ids"] = op.unzeroed
         new = self._manager.allocate_slots(request, op.new_tokens, **named)
         if new is None:
+            live.settle()  # what the operation has told of tokens in flight is over
             return _REFUSED
         if release.records_lookups and op.hit:
             self._manager.record_prefix_cache_stats(request, hit_tokens)
