@@ -15,7 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
@@ -163,6 +165,20 @@ def _listed(path: Path) -> frozenset[str]:
     return frozenset(path.read_text(encoding="utf-8").split() if path.exists() else ())
 
 
+def pytest_collection_finish() -> None:
+    """Where coverage is measured, all our modules are imported first: else the lines that an import runs would count or
+    not, as the test counts that happens to be the first to import them."""
+    coverage = sys.modules.get("coverage")
+    if coverage is None or coverage.Coverage.current() is None:
+        return
+    for top in ("model", "impl", "fuzz", "proofs"):
+        with suppress(ImportError):  # this file may be tried alone
+            package = import_module(f"blockproof.{top}")
+            for module in walk_packages(package.__path__, f"{package.__name__}."):
+                if not module.name.endswith(".__main__"):
+                    import_module(module.name)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Measure no slow and no listed tests, a few of those with parameters, and only the child processes of these."""
@@ -188,10 +204,16 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of pytest-xdist hands the number on to the process that prints."""
+    """A worker of pytest-xdist hands the number on to the process that prints. What was measured is written before
+    the worker says that it is done: after that it is killed unless it ends within seconds."""
     answer = getattr(session.config, "workeroutput", None)
-    if answer is not None:
-        answer[LEFT_OUT] = session.config.stash.get(left_out, 0)
+    if answer is None:
+        return
+    answer[LEFT_OUT] = session.config.stash.get(left_out, 0)
+    coverage = sys.modules.get("coverage")
+    if coverage is not None and (measuring := coverage.Coverage.current()) is not None:
+        measuring.stop()
+        measuring.save()
 
 
 @pytest.hookimpl(optionalhook=True)
