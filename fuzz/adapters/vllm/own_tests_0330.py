@@ -56,20 +56,14 @@ _REASONS: Mapping[str, tuple[str, ...]] = {
         "scheduler.py::test_pending_hisparse_reclamation_defers_preemption",
         "scheduler.py::test_pending_hisparse_spill_keeps_scheduler_alive",
     ),
-    _OLD_NAMES: (
-        "prefix_caching.py::test_cache_hit_local_and_external",
-        "prefix_caching.py::test_cache_hit_local_and_external_three_groups",
-        "prefix_caching.py::test_cache_hit_local_and_external_three_groups_preempt_and_reallocate",
-        "prefix_caching.py::test_cache_hit_local_and_external_two_groups_preempt_and_reallocate",
-        "prefix_caching.py::test_eagle_grouped_swa_siblings_use_same_cache_mask",
+    "eagle-last-block: the test wants no hit behind which the block of the prompt's last token is needed": (
         "prefix_caching.py::test_eagle_identical_prompt_hit",
-        "prefix_caching.py::test_eagle_swa_alignment_caches_extra_block",
-        "prefix_caching.py::test_eagle_swa_boundary_caches_post_boundary_block",
-        "prefix_caching.py::test_eagle_with_sliding_window",
+    ),
+    "replay-boundary-early: the test wants what the release keeps for a replay, a block before where that can resume": (
         "prefix_caching.py::test_hybrid_local_kv_retention_mtp_reuses_latest_boundary",
         "prefix_caching.py::test_hybrid_mamba_retention_mtp_resend_of_aligned_prompt",
-        "prefix_caching.py::test_prefill_hybrid_model_combinations_eagle",
-        "prefix_caching.py::test_prefill_hybrid_model_eagle",
+    ),
+    "where prefixes part with drafts whose names do not look ahead, our core keeps nothing for a hit a block before": (
         "prefix_caching.py::test_swa_shared_prefix_reuse_under_zero_retention",
     ),
     _CHAIN: ("prefix_caching.py::test_mamba_partial_hit_requires_matching_lookahead_tokens",),
