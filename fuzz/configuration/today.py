@@ -6,6 +6,7 @@ configuration. A core that lacks a question is never put one, and what is drawn 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from ...model.config_json import Json
 from ..kinds import LAYERS
 from ..kinds.style import SIZES, Spec
 from ..workload.draw import Draw
@@ -283,6 +284,22 @@ def _unsaid(draw: Draw, configuration: Configuration) -> Asked:
     return "unsaid", {"calls": [[name, list(CALLS[name])] for name in (draw.choose(tuple(CALLS)) for _ in range(12))]}
 
 
+def _names_ahead(draw: Draw, configuration: Configuration) -> Asked:
+    """A prompt with items one behind the other, whose blocks have names that cover some tokens behind them, too."""
+    size, items, end = draw.choose((2, 3, 4)), list[Json](), 0
+    for index in range(draw.choose((2, 1, 3))):
+        offset = end + draw.choose((0, 0, 1, size))
+        length = draw.choose((1, 2, size, size + 1, 2 * size + 1))
+        items.append([f"item {index}", offset, length])
+        end = offset + length
+    about = {"items": items, "salt": draw.choose((None, "salt")), "ahead": draw.choose((1, 2, 3))}
+    return "names_ahead", {
+        "block_size": size,
+        "parts": [end + draw.choose((1, 2, size)), *[1] * draw.choose((0, 3))],
+        **about,
+    }
+
+
 def _promoted(draw: Draw) -> Asked:
     """Latent layers beside windows whose pages do not fit: perhaps all can be allocated as full attention."""
     latent: Spec = {"type": LATENT, **SIZES, "head_size": draw.choose((20, 12, 8))}
@@ -341,6 +358,7 @@ MADE: Mapping[str, Make] = {
     "kept": _kept,
     "declared_groups": _declared,
     "quantised": _quantised,
+    "names_ahead": _names_ahead,
     "unsaid": _unsaid,
     "placed": _placed,
     "groups": _rows,

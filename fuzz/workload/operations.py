@@ -271,7 +271,9 @@ class Workload(Steps):
 
     def _arrive(self, scene: Scene, request: Request) -> Operation:
         """The load has ended: with all of its tokens, or it has failed in a block, or altogether."""
-        name, fails = request.submit.request, self.has("Arrive.missing") and self.draw.integer(0, 3) == 0
+        often = self._states and self.has("Group.checkpoint")  # then blocks are listed to be zeroed again
+        name = request.submit.request
+        fails = self.has("Arrive.missing") and self.draw.integer(0, 1 if often else 3) == 0
         if not fails:
             return ops.Arrive(name)
         missing = failures(scene, request, self.draw.choose(self._sizes))

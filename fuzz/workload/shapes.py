@@ -47,6 +47,8 @@ def with_offered(draw: Draw, shape: Shape, lacks: Collection[str], *, rounds: bo
         shape = _with_small_hashes(draw, shape)
     if "Group.checkpoint" not in lacks:
         shape = _with_checkpoints(draw, _with_kept_states(draw, shape))
+    if "Shape.old_names" not in lacks and rounds and draw.integer(0, 1):
+        shape = _with_drafts_of_windows(shape)
     flagged = any(group.eagle for group in shape.groups)
     if "Shape.names_junctions" not in lacks:
         shape = replace(shape, names_junctions=flagged and draw.integer(0, 1) > 0 and not rounds)
@@ -101,6 +103,12 @@ def _with_chains(draw: Draw, shape: Shape) -> Shape:
     if all(RULES[group.kind] is Mamba for group in shape.groups):
         return shape
     return replace(shape, reads_ahead=min(draw.choose((1, 1, 2, 3)), shape.scheduler_block_size))
+
+
+def _with_drafts_of_windows(shape: Shape) -> Shape:
+    """The shape, with drafts that read the windows alone: a hit that others cut is asked for behind it again."""
+    groups = [replace(group, eagle=RULES[group.kind].windowed) for group in shape.groups]
+    return replace(shape, groups=tuple(groups), eagle=False)
 
 
 def _with_kept_states(draw: Draw, shape: Shape) -> Shape:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 _CORE = "tests/v1/core/test_"
 _HISPARSE = "HiSparse: our core has no pool beside its pool for the pages of sparse attention"
-_OLD_NAMES = "old-names: with drafts our core wants names that look ahead, which the test switches off"
 _CHAIN = "chains: our core has no chains of draft models"
 _RANKS = "ranks: our core shares several groups over no context-parallel ranks"
 _INSIDE = "inside: the test asks parts of the release's core for what ours does not have, "
@@ -56,20 +55,14 @@ _REASONS: Mapping[str, tuple[str, ...]] = {
         "scheduler.py::test_pending_hisparse_reclamation_defers_preemption",
         "scheduler.py::test_pending_hisparse_spill_keeps_scheduler_alive",
     ),
-    _OLD_NAMES: (
-        "prefix_caching.py::test_cache_hit_local_and_external",
-        "prefix_caching.py::test_cache_hit_local_and_external_three_groups",
-        "prefix_caching.py::test_cache_hit_local_and_external_three_groups_preempt_and_reallocate",
-        "prefix_caching.py::test_cache_hit_local_and_external_two_groups_preempt_and_reallocate",
-        "prefix_caching.py::test_eagle_grouped_swa_siblings_use_same_cache_mask",
+    "eagle-last-block: the test wants no hit behind which the block of the prompt's last token is needed": (
         "prefix_caching.py::test_eagle_identical_prompt_hit",
-        "prefix_caching.py::test_eagle_swa_alignment_caches_extra_block",
-        "prefix_caching.py::test_eagle_swa_boundary_caches_post_boundary_block",
-        "prefix_caching.py::test_eagle_with_sliding_window",
+    ),
+    "replay-boundary-early: the test wants what the release keeps for a replay, a block before where that can resume": (
         "prefix_caching.py::test_hybrid_local_kv_retention_mtp_reuses_latest_boundary",
         "prefix_caching.py::test_hybrid_mamba_retention_mtp_resend_of_aligned_prompt",
-        "prefix_caching.py::test_prefill_hybrid_model_combinations_eagle",
-        "prefix_caching.py::test_prefill_hybrid_model_eagle",
+    ),
+    "where prefixes part with drafts whose names do not look ahead, our core keeps nothing for a hit a block before": (
         "prefix_caching.py::test_swa_shared_prefix_reuse_under_zero_retention",
     ),
     _CHAIN: ("prefix_caching.py::test_mamba_partial_hit_requires_matching_lookahead_tokens",),
@@ -102,24 +95,6 @@ _UNIT, _OFFLOADED = (
 )
 _CONNECTORS: Mapping[str, str] = {
     **{
-        f"{_OFFLOADED}::TestEagle::test_{name}": _OLD_NAMES
-        for name in (
-            "eagle_verified_prevents_double_pop",
-            "full_attn_lookup_no_hits_returns_zero",
-            "full_attn_lookup_pops_one_block",
-            "full_attn_lookup_single_block_returns_zero",
-            "full_attn_store_excludes_trailing_decode_block",
-            "full_attn_store_then_load",
-            "multichunk_store_no_interior_holes",
-            "non_eagle_tighten_clears_eagle_verified",
-            "single_block_stored_at_end_of_prefill",
-            "sw_lookup_inflates_query_max",
-            "sw_lookup_requires_extra_window_block",
-            "sw_lookup_w_plus_one_hits_returns_w_blocks",
-            "sw_store_excludes_trailing_decode_block",
-        )
-    },
-    **{
         f"{_UNIT}hisparse_connector.py::test_{name}": _HISPARSE
         for name in (
             "cache_manager_binding_preserves_hisparse_and_legacy_pool_hooks",
@@ -128,10 +103,9 @@ _CONNECTORS: Mapping[str, str] = {
             "scheduler_stats_report_host_pool_usage",
         )
     },
-    f"{_OFFLOADED}::TestSharedGroupMTPOffload::test_no_annotation_marks_no_groups": _OLD_NAMES,
     f"{_OFFLOADED}::test_swa_alignment_skip": _CHAIN,
     "tests/v1/simple_kv_offload/test_scheduler.py::test_eager_store_matches_gpu_cacheable_prefix": (
-        f"{_OLD_NAMES}; or has chains of draft models"
+        f"{_RANKS}; or has chains of draft models, or windows that keep more than they read"
     ),
     f"{_UNIT}nixl_simple_cpu_offload.py::test_cpu_offload_wins_when_nixl_has_no_match": (
         f"{_INSIDE}how many tokens the name of a block covers"

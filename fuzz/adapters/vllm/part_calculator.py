@@ -177,6 +177,7 @@ def _manager(names: Names, inputs: Inputs) -> Any:
 
 def _block_names(names: Names, inputs: Inputs) -> Any:
     """What the hash of each full block of a request is made of; its tokens come in parts. A hash is the block's number.
+    It may cover some tokens behind the block, too (`ahead`), which are told last.
 
     Of an item what all cores name: who it is, and where it begins relative to the block.
     """
@@ -199,14 +200,21 @@ def _block_names(names: Names, inputs: Inputs) -> Any:
         kind, *rest = value
         return rest[0] if kind == "cache_salt" else rest[:2] if kind == "mm" else list(value)
 
-    hasher = names("get_request_block_hasher")(inputs["block_size"], tell)
+    ahead = inputs.get("ahead", 0)
+    more = {"num_hash_lookahead_tokens": ahead} if ahead else {}
+    hasher = names("get_request_block_hasher")(inputs["block_size"], tell, **more)
     for count in inputs["parts"]:
         request.all_token_ids += range(request.num_tokens, request.num_tokens + count)
         request.num_tokens += count
         request.block_hashes += hasher(request)
     parents = [b"", *request.block_hashes]
     return [
-        [parents.index(above) if number else 0, list(tokens), [key(value) for value in keys or ()]]
+        [
+            parents.index(above) if number else 0,
+            list(tokens),
+            [key(value) for value in (keys[0] if ahead else keys) or ()],
+            *([list(keys[1:])] if ahead else []),
+        ]
         for number, (above, tokens, keys) in enumerate(told)
     ]
 

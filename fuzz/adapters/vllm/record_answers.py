@@ -7,6 +7,8 @@ from typing import Any
 from ....model.attention import demand
 from ....model.config.capacity import Rules
 from ....model.config_json import Json
+from ....model.identity import extra_keys
+from ....model.ops import Item, Submit
 from ...targets.configuration_question import ConstructedQuestion, attempt
 from . import records_today as today
 from .records_today import LATENT, LATENT_WINDOW, Raw, Record
@@ -111,6 +113,21 @@ def _hits_end(rules: Rules, q: ConstructedQuestion) -> Json:
     return today.hits_end(q.given.groups, q.given.vllm_config, sizes, q.given.ranks)
 
 
+def _names_ahead(rules: Rules, q: ConstructedQuestion) -> Json:
+    """Of each block that has a name its number, its tokens, what else it contains up to the last token that its name
+    covers, and the tokens behind it that it covers."""
+    size, ahead, length = q.given.block_size, q.given.ahead, sum(q.given.parts)
+    submit = Submit("r", (), salt=q.given.salt, items=tuple(Item(*item) for item in q.given.items))
+    told: list[Json] = []
+    for start in range(0, length - size - ahead + 1, size):
+        end = start + size
+        keys: list[Json] = [
+            list(value[:2]) if tag == "item" else str(value) for tag, value in extra_keys(submit, start, end + ahead)
+        ]
+        told.append([start // size, list(range(start, end)), keys, list(range(end, end + ahead))])
+    return told
+
+
 def _handed_over(rules: Rules, q: ConstructedQuestion) -> Json:
     return today.handed_over(q.given.groups, q.given.rows, q.given.num_blocks, q.given.host_blocks)
 
@@ -131,6 +148,7 @@ RECORDS_TODAY: Mapping[str, Callable[[Rules, ConstructedQuestion], Json]] = {
     "kept": lambda rules, q: today.kept(Record(q.given.spec), vars(q.given)),
     "declared_groups": lambda rules, q: today.declared(q.given.names, q.given.declared, q.given.pools),
     "quantised": _quantised,
+    "names_ahead": _names_ahead,
     "unsaid": lambda rules, q: [[LEFT_OUT[name] for name in arguments] for _, arguments in q.given.calls],
 }
 """Answers by op."""

@@ -11,6 +11,7 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+from .part_calculator import PARTS
 from .planned_calculator import placed, verdict
 from .question_json import Inputs, Names, spec_from_json, spec_to_json, vllm_config_from_json
 from .specs_today import layout_named
@@ -223,6 +224,7 @@ RECORDS: Mapping[str, Callable[[Names, Inputs], Any]] = {
     "kept": _kept,
     "declared_groups": _declared_groups,
     "quantised": _quantised,
+    "names_ahead": PARTS["block_names"],
     "unsaid": _unsaid,
 }
 """Answers by op."""
