@@ -47,7 +47,7 @@ class Bounds(NamedTuple):
     """And all together this share of those that any test runs."""
 
 
-SLOW, QUICK = Bounds(2.0, 6.0, 0.002), Bounds(0.1, 100.0, 0.006)
+SLOW, QUICK = Bounds(2.0, 6.0, 0.002), Bounds(0.1, 100.0, 0.002)
 Place: TypeAlias = tuple[int, int, int]
 """A file, and a step from one line to another in it."""
 
