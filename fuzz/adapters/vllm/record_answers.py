@@ -113,6 +113,10 @@ def _hits_end(rules: Rules, q: ConstructedQuestion) -> Json:
     return today.hits_end(q.given.groups, q.given.vllm_config, sizes, q.given.ranks)
 
 
+def _shown(tag: str, value: Any) -> Json:
+    return list(value[:2]) if tag == "item" else str(value)
+
+
 def _names_ahead(rules: Rules, q: ConstructedQuestion) -> Json:
     """Of each block that has a name its number, its tokens, what else it contains up to the last token that its name
     covers, and the tokens behind it that it covers."""
@@ -121,9 +125,7 @@ def _names_ahead(rules: Rules, q: ConstructedQuestion) -> Json:
     told: list[Json] = []
     for start in range(0, length - size - ahead + 1, size):
         end = start + size
-        keys: list[Json] = [
-            list(value[:2]) if tag == "item" else str(value) for tag, value in extra_keys(submit, start, end + ahead)
-        ]
+        keys = [_shown(tag, value) for tag, value in extra_keys(submit, start, end + ahead)]
         told.append([start // size, list(range(start, end)), keys, list(range(end, end + ahead))])
     return told
 
