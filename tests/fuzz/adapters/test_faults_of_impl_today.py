@@ -20,6 +20,8 @@ from blockproof.fuzz.targets.declarations import KINDS_OF_FEW
 from blockproof.fuzz.workload.shapes import ATTENTION, possible_attention
 
 OPERATIONS = 20_000
+MOST_OPERATIONS = 60_000
+"""In which a wrong decision must be found."""
 STATES = ("full+mamba", "full+mamba+mamba")
 HYBRIDS = ("full", "full+sliding", "full+sliding+mamba", *STATES)
 
@@ -445,7 +447,8 @@ def run(target, attention, operations=OPERATIONS, seed=1):
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_wrong_decision_is_found(name):
     planted = FAULTS[name]
-    done = run(open_changed_impl(f"fault:{name}@{TODAY_CORE}", planted.plant, TODAY_CORE), planted.attention)
+    faulty = open_changed_impl(f"fault:{name}@{TODAY_CORE}", planted.plant, TODAY_CORE)
+    done = run(faulty, planted.attention, MOST_OPERATIONS)
     assert done.finding is not None, f"not found in {done.operations} operations"
 
 
