@@ -15,7 +15,7 @@ from blockproof.fuzz.adapters.vllm.nixl_agent import (
     Handshakes,
     Notification,
 )
-from blockproof.fuzz.adapters.vllm.pair_router import PATIENCE, Abort, Alive, AttemptsRouter, Serve, TokensTold
+from blockproof.fuzz.simulation.attempts import PATIENCE, Abort, Alive, AttemptsRouter, Serve, TokensTold
 from blockproof.fuzz.engines.stories import StoryTask
 from blockproof.fuzz.engines.story_fuzzing import read_story, simulate
 from blockproof.fuzz.opening.engines import engine_spec, is_engine

@@ -1,0 +1,117 @@
+"""Two SGLang engines as a pair: one computes prompts and writes them into the other one, which answers."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ...simulation.attempts import AttemptsRouter, Job, Serve, TokensTold
+from ...simulation.network import Port
+from ...simulation.pair import EnginePair
+from ...simulation.protocol import Delivered, EngineShape
+from .engine import load
+from .pair_half import SglangHalf
+from .pair_world import World, put_in
+from .releases import numbers
+
+SINCE = "0.5.23"
+
+
+class BothRouter(AttemptsRouter):
+    """Gives each attempt to both engines at once, under a number that it has nowhere else: the room."""
+
+    _rooms = 0
+
+    def _begin(self, job: Job) -> None:
+        job.attempt += 1
+        job.where, job.heard = "decode", self._port.now
+        self._rooms += 1
+        for half in ("prefill", "decode"):
+            self._port.send(half, Serve(job.request, job.attempt, {"room": self._rooms}))
+
+    _answer_alone = _begin
+
+    def cancel(self, id: str) -> None:
+        """See `PairRouter`."""
+        job = self._jobs.pop(id)
+        self._tell_gone(job)
+
+    def receive(self, sender: str, message: Any) -> Sequence[Delivered]:
+        """See `PairRouter`: who is refused or fails at the first engine will not be answered by the second one."""
+        if isinstance(message, TokensTold):
+            job = self._current(message.id, message.attempt)
+            if job is not None and message.ended == "refused":
+                del self._jobs[message.id]
+                self._tell_gone(job)
+                return (Delivered(message.id, (), "refused"),)
+            if job is not None and sender == "prefill" and message.ended == "failed":
+                self._begin(job)
+        return super().receive(sender, message)
+
+
+class SglangPair(EnginePair):
+    """An installed SGLang, twice."""
+
+    name = "sglang"
+    offers = frozenset({"failures", "salts", "priorities"})
+    attention = ("full", "full+sliding")
+    block_sizes = (1, 2, 4, 16)
+    separate_pools = True
+    timeout = 200
+    floors: Mapping[str, int] = {"hits": 5, "transfers ended": 20}
+    options: Mapping[str, tuple[Any, ...]] = {
+        "overlap": (False, True),
+        "policy": ("fcfs", "lpm"),
+        "priority": (False, True),
+        "reserved": (8, 1, 32),
+        "decode keeps prefixes": (False, True),
+    }
+
+    def __init__(self, mended: tuple[str, ...] = ()) -> None:
+        """`mended`: known defects that it does not have. Errors as for `load`; ImportError for an older release."""
+        self.version: str = load().version
+        if numbers(self.version) < numbers(SINCE):
+            raise ImportError(f"SGLang {self.version} has no pair, only {SINCE} and newer")
+        put_in()
+        self._mended = mended
+        self._met: Counter[str] = Counter()
+        self._made: dict[str, SglangHalf] = {}
+        super().__init__(BothRouter, self._half, self._half)
+
+    @property
+    def remedies(self) -> Mapping[str, Callable[[], "SglangPair"]]:
+        """By known defect, how a pair without it is made."""
+        return {name: partial(SglangPair, (*self._mended, name)) for name in DEFECTS if name not in self._mended}
+
+    def start(self, shape: EngineShape) -> None:
+        """See `Engine`."""
+        self.close()
+        self._depths = dict.fromkeys(self._depths, 1 + bool(shape.options["overlap"]))
+        self._met = Counter()
+        super().start(shape)
+
+    def close(self) -> None:
+        """See `Engine`."""
+        for half in self._made.values():
+            half.end()
+        self._made.clear()
+
+    def _half(self, shape: EngineShape, port: Port) -> SglangHalf:
+        if (before := self._made.pop(port.name, None)) is not None:
+            before.end()
+        other = "decode" if port.name == "prefill" else "prefill"
+        half = SglangHalf(shape, port, lambda: self._world_of(other), self._met, self._mended)
+        self._made[port.name] = half
+        return half
+
+    def _world_of(self, name: str) -> World | None:
+        """None while it is down."""
+        half = self._made.get(name)
+        return half.world if half is not None and self._is_up(name) else None
+
+    def counts(self) -> Mapping[str, int]:
+        """What became of messages and of writes."""
+        return self._network.counts + self._met
+
+
+DEFECTS: tuple[str, ...] = ()
