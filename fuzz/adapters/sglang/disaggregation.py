@@ -10,6 +10,7 @@ from ...simulation.network import Port
 from ...simulation.pair import EnginePair
 from ...simulation.protocol import Delivered, EngineShape
 from .engine import load
+from .pair_defects import DEFECTS, ELSEWHERE
 from .pair_half import SglangHalf
 from .pair_world import World, put_in
 from .releases import numbers
@@ -57,7 +58,7 @@ class SglangPair(EnginePair):
     attention = ("full", "full+sliding")
     block_sizes = (1, 2, 4, 16)
     separate_pools = True
-    timeout = 200
+    timeout = 300
     floors: Mapping[str, int] = {"hits": 5, "transfers ended": 20}
     options: Mapping[str, tuple[Any, ...]] = {
         "overlap": (False, True),
@@ -65,6 +66,8 @@ class SglangPair(EnginePair):
         "priority": (False, True),
         "reserved": (8, 1, 32),
         "decode keeps prefixes": (False, True),
+        "waiting timeout": (120, 80),
+        "bootstrap timeout": (120, 80),
     }
 
     def __init__(self, mended: tuple[str, ...] = ()) -> None:
@@ -78,10 +81,19 @@ class SglangPair(EnginePair):
         self._made: dict[str, SglangHalf] = {}
         super().__init__(BothRouter, self._half, self._half)
 
+    def suspects(self, judge: str, what: str, story: Any) -> list[str]:
+        """The known defects that may lead to such a finding."""
+        own = [name for name, defect in DEFECTS.items() if judge == defect.judge and defect.said in what]
+        return own + [name for name in ELSEWHERE if not name.startswith("abort")]
+
     @property
     def remedies(self) -> Mapping[str, Callable[[], "SglangPair"]]:
         """By known defect, how a pair without it is made."""
-        return {name: partial(SglangPair, (*self._mended, name)) for name in DEFECTS if name not in self._mended}
+        return {
+            name: partial(SglangPair, (*self._mended, name))
+            for name in (*DEFECTS, *ELSEWHERE)
+            if name not in self._mended
+        }
 
     def start(self, shape: EngineShape) -> None:
         """See `Engine`."""
@@ -101,6 +113,9 @@ class SglangPair(EnginePair):
             before.end()
         other = "decode" if port.name == "prefill" else "prefill"
         half = SglangHalf(shape, port, lambda: self._world_of(other), self._met, self._mended)
+        for name in self._mended:
+            if name in DEFECTS:
+                DEFECTS[name].mend(half)
         self._made[port.name] = half
         return half
 
@@ -112,6 +127,3 @@ class SglangPair(EnginePair):
     def counts(self) -> Mapping[str, int]:
         """What became of messages and of writes."""
         return self._network.counts + self._met
-
-
-DEFECTS: tuple[str, ...] = ()

@@ -117,8 +117,8 @@ class SglangEngine:
         self, shape: Shape, step: int = 0, host: HostSettings | None = None, shared: "Shared | None" = None
     ) -> Cache:
         """A cache for this shape. With `step`, the window's pool holds two windows beside a step of so many tokens, as
-        one that is set up well does. `host`: its memory on the host. `shared`: of two engines. NotImplementedError, with the reason, if there is
-        no such cache."""
+        one that is set up well does. `host`: its memory on the host; `shared`: it is one of two engines'.
+        NotImplementedError, with the reason, if there is no such cache."""
         page = _require_buildable(shape)
         window = max((group.window - 1 for group in shape.groups if group.kind == "sliding"), default=0)
         pages = shape.num_blocks - 1

@@ -142,6 +142,11 @@ class EventLoop:
         return lambda: step is None or step.tokens is not None
 
     @property
+    def allocator(self) -> Any:
+        """Of its slots."""
+        return self._cache.allocator
+
+    @property
     def page(self) -> int:
         """Tokens of a page."""
         return self._cache.page

@@ -4,9 +4,9 @@ senders and receivers, and Mooncake's manager with its threads. What stands in f
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from ...simulation.attempts import BEAT, Abort, Alive, Serve, TokensTold
 from ...simulation.network import Port
@@ -17,6 +17,8 @@ from .loop import EventLoop, LaunchedPart, LaunchedStep
 from .pair_world import BOOTSTRAP, Frames, World, new_server
 from .scheduler import ServerSettings
 
+WINDOWS = frozenset({"window-kept-that-never-came", "no-room-for-the-window"})
+"""Known defects of a prefix cache with windows in the second engine."""
 _END = "."
 """Behind a name, so that no name is the beginning of another."""
 
@@ -49,17 +51,20 @@ class SglangHalf:
         self._held: dict[str, _Held] = {}
         self._newest: dict[str, int] = {}
         self._beat = 0
-        self._moves: list[SlotTransfer] = []
+        self._backed_up = 0
+        """Slots of the host that were written to."""
         with self.world.entered():
             if port.name == "prefill":
                 self.world.server = new_server()
             self._loop = EventLoop(self._engine, *self._made(shape, mended))
             self.world.newest = self._loop.newest_has_run
             self._know_memory()
+            self._show_backups(self._loop.allocator)
             self.world.turn()
 
     def _made(self, shape: EngineShape, mended: tuple[str, ...]) -> tuple[Any, ServerSettings]:
         """Its cache and its settings."""
+        has_window = len(shape.groups) > 1
         size, is_decode = shape.groups[0].block_size, self._port.name == "decode"
         settings = ServerSettings(
             longest=shape.max_length,
@@ -71,13 +76,16 @@ class SglangHalf:
             mended=mended,
             role=self._port.name,
             reserved=int(self._options["reserved"]),
-            keeps_prefixes=bool(self._options["decode keeps prefixes"]),
+            keeps_prefixes=bool(self._options["decode keeps prefixes"]) and not (WINDOWS & {*mended} and has_window),
         )
         if not settings.chunk:
             raise NotImplementedError("steps of less than a page")
         caching = shape.core.caching and (settings.keeps_prefixes or not is_decode)
         core = replace(shape.core, caching=caching)
         self._engine.configure(page_size=size, **settings.of_its_role)
+        envs = self._engine.environ.envs
+        envs.SGLANG_DISAGGREGATION_WAITING_TIMEOUT.set(int(self._options["waiting timeout"]))
+        envs.SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT.set(int(self._options["bootstrap timeout"]))
         step = shape.max_tokens
         return self._engine.build(core, step, shared=Shared(self._port.name, shape.max_requests)), settings
 
@@ -87,21 +95,64 @@ class SglangHalf:
         return self._loop.scheduler
 
     @property
-    def _manager(self) -> Any:
+    def is_first(self) -> bool:
+        """True if it computes prompts."""
+        return self._port.name == "prefill"
+
+    @property
+    def manager(self) -> Any:
+        """The release's, of its connections."""
         scheduler = self.scheduler
-        is_first = self._port.name == "prefill"
-        queue = scheduler.disagg_prefill_bootstrap_queue if is_first else scheduler.disagg_decode_prealloc_queue
+        queue = scheduler.disagg_prefill_bootstrap_queue if self.is_first else scheduler.disagg_decode_prealloc_queue
         return queue.kv_manager
 
     def _know_memory(self) -> None:
         """What its pools told the library, by group; of each page as many slots as it has tokens."""
-        told, page = self._manager.kv_args, self._loop.page
+        self.world.manager = self.manager
+        told, page = self.manager.kv_args, self._loop.page
         items = [item // page for item in told.kv_item_lens]
         self.world.knows(told.kv_data_ptrs, told.kv_data_lens, items, 0)
         self.world.knows(told.aux_data_ptrs, told.aux_data_lens, told.aux_item_lens, None)
         states = zip(told.state_data_ptrs, told.state_data_lens, told.state_item_lens, strict=True)
         for group, (pointers, lengths, sizes) in enumerate(states, 1):
             self.world.knows(pointers, lengths, [size // page for size in sizes], group)
+
+    def _show_backups(self, allocator: Any) -> None:
+        """Who is set back is copied to the host, and back again: both are over at once."""
+        keep, restore = allocator.get_cpu_copy, allocator.load_cpu_copy
+        kept: dict[int, dict[int, tuple[int, ...]]] = {}
+
+        def copied(indices: Any, **named: Any) -> Any:
+            copy, places = keep(indices, **named), {}
+            for group, slots in self._slots_of(allocator, indices).items():
+                places[group] = tuple(range(self._backed_up, self._backed_up + len(slots)))
+                self._backed_up += len(slots)
+                self._move("store", group, slots, places[group])
+            kept[id(copy)] = places
+            return copy
+
+        def loaded(copy: Any, indices: Any, **named: Any) -> None:
+            restore(copy, indices, **named)
+            places = kept.pop(id(copy))
+            for group, slots in self._slots_of(allocator, indices).items():
+                self._move("load", group, slots, places[group])
+
+        allocator.get_cpu_copy, allocator.load_cpu_copy = copied, loaded
+
+    def _slots_of(self, allocator: Any, indices: Any) -> dict[int, tuple[int, ...]]:
+        """Those of these tokens, by group."""
+        slots = {0: tuple(indices.tolist())}
+        if self._loop.has_window:
+            slots[1] = tuple(allocator.translate_loc_from_full_to_swa(indices.long()).tolist())
+        return slots
+
+    def _move(self, kind: Literal["store", "load"], group: int, slots: Sequence[int], places: Sequence[int]) -> None:
+        """Slots of no page are in slot 0; nobody reads them."""
+        pairs = [(slot, place) for slot, place in zip(slots, places, strict=True) if slot]
+        here, there = tuple(slot for slot, _ in pairs), tuple(place for _, place in pairs)
+        name = f"{kind} {self._backed_up} {len(self.world.begun)}"
+        if pairs:
+            self.world.begun.append(SlotTransfer(name, kind, group, here, "backup", there, now=True))
 
     # Messages.
 

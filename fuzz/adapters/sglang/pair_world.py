@@ -10,9 +10,10 @@ import json
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -52,11 +53,13 @@ class Region:
 class Write:
     """A write of the library into the other engine."""
 
-    copies: tuple[tuple[int, int, int], ...]
-    """Source, target and length in bytes of what is copied as it is."""
     left: set[str] = field(default_factory=set)
     """Transfers that have not ended."""
     failed: bool = False
+
+
+def _is_over(write: Write) -> bool:
+    return not write.left
 
 
 class _Thread:
@@ -85,10 +88,14 @@ class World:
         self.threads: list[_Thread] = []
         self.begun: list[SlotTransfer] = []
         self.regions: list[Region] = []
+        self.manager: Any = None
+        """The release's, of its connections."""
         self.server: Any = None
         """The web server, of the first engine."""
         self.newest: Callable[[], Callable[[], bool]] = lambda: lambda: True
         """Whether the step that was launched last has run."""
+        self.accepts: Callable[[list[bytes]], bool] = lambda parts: True
+        """Whether the release is told of a message."""
         self._inbox: deque[list[bytes]] = deque()
         self._running: _Thread | None = None
         self._writes: dict[str, Write] = {}
@@ -162,8 +169,10 @@ class World:
 
     def recv_multipart(self) -> list[bytes]:
         """Of the socket that it listens on."""
-        self.wait(lambda: bool(self._inbox))
-        return self._inbox.popleft()
+        while True:
+            self.wait(lambda: bool(self._inbox))
+            if self.accepts(parts := self._inbox.popleft()):
+                return parts
 
     # The library.
 
@@ -173,28 +182,36 @@ class World:
             self.regions.append(Region(begin, begin + length, group, item))
 
     def batch_transfer_sync(self, session: str, sources: list[int], targets: list[int], lengths: list[int]) -> int:
-        """In place of the library's: 0 if all was written. It has failed where another process is there by now."""
+        """In place of the library's: 0 if all was written. It has failed where another process is there by now. As the
+        library does, it tries again; once."""
+        for _ in range(2):
+            if (other := self._peer(session)) is None:
+                self.counts["writes to a life that is over"] += 1
+                return -1
+            slots, copies = self._sorted(other, sources, targets, lengths)
+            write = self._begin(slots, f"decode {other.port.life}")
+            self.wait(partial(_is_over, write))
+            if not write.failed and self._peer(session) is not None:
+                for source, target, length in copies:
+                    ctypes.memmove(target, source, length)
+                return 0
+            self.counts["writes that failed"] += 1
+        return -1
+
+    def _peer(self, session: str) -> "World | None":
+        """The other engine, if that is what the library calls it."""
         other = self.other()
-        if other is None or other.session != session:
-            self.counts["writes to a life that is over"] += 1
-            return -1
-        slots, copies = self._sorted(other, sources, targets, lengths)
-        write = Write(copies)
+        return other if other is not None and other.session == session else None
+
+    def _begin(self, slots: Mapping[int, tuple[list[int], list[int]]], tier: str) -> Write:
+        write = Write()
         for group, (here, there) in slots.items():
             name = f"write {self.counts['writes']}"
             self.counts["writes"] += 1
-            tier = f"decode {other.port.life}"
             self.begun.append(SlotTransfer(name, "store", group, tuple(here), tier, tuple(there)))
             self._writes[name] = write
             write.left.add(name)
-        self.wait(lambda: not write.left)
-        other = self.other()
-        if write.failed or other is None or other.session != session:
-            self.counts["writes that failed"] += 1
-            return -1
-        for source, target, length in copies:
-            ctypes.memmove(target, source, length)
-        return 0
+        return write
 
     def _sorted(
         self, other: "World", sources: list[int], targets: list[int], lengths: list[int]
