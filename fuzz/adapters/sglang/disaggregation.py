@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...simulation.attempts import AttemptsRouter, Job, Serve, TokensTold
+from ...simulation.attempts import PATIENCE, Alive, AttemptsRouter, Job, Serve, TokensTold
 from ...simulation.network import Port
 from ...simulation.pair import EnginePair
 from ...simulation.protocol import Delivered, EngineShape
@@ -21,16 +21,39 @@ SINCE = "0.5.23"
 class BothRouter(AttemptsRouter):
     """Gives each attempt to both engines at once, under a number that it has nowhere else: the room."""
 
-    _rooms = 0
+    def __init__(self, shape: EngineShape, port: Port) -> None:
+        super().__init__(shape, port)
+        self._rooms = 0
+        self._at_first: dict[str, int] = {}
+        """The round of the last sign of the first engine, by request; none where its work is done."""
 
     def _begin(self, job: Job) -> None:
         job.attempt += 1
         job.where, job.heard = "decode", self._port.now
         self._rooms += 1
+        self._at_first[job.request.id] = self._port.now
         for half in ("prefill", "decode"):
             self._port.send(half, Serve(job.request, job.attempt, {"room": self._rooms}))
 
     _answer_alone = _begin
+
+    def tick(self) -> Sequence[Delivered]:
+        """See `PairRouter`."""
+        for id, heard in list(self._at_first.items()):
+            if id not in self._jobs:
+                del self._at_first[id]
+            elif self._port.now - heard > PATIENCE:
+                self._begin(self._jobs[id])
+        return super().tick()
+
+    def _hear(self, sender: str, message: Alive) -> None:
+        is_new = message.life > self._lives.get(sender, 0)
+        super()._hear(sender, message)
+        for id in list(self._at_first) if sender == "prefill" else ():
+            if (job := self._jobs.get(id)) is not None and (id, job.attempt) in message.held:
+                self._at_first[id] = self._port.now
+            elif is_new and job is not None:
+                self._begin(job)
 
     def cancel(self, id: str) -> None:
         """See `PairRouter`."""
@@ -47,6 +70,8 @@ class BothRouter(AttemptsRouter):
                 return (Delivered(message.id, (), "refused"),)
             if job is not None and sender == "prefill" and message.ended == "failed":
                 self._begin(job)
+            elif job is not None and sender == "prefill":
+                self._at_first.pop(message.id, None)
         return super().receive(sender, message)
 
 
@@ -58,7 +83,7 @@ class SglangPair(EnginePair):
     attention = ("full", "full+sliding")
     block_sizes = (1, 2, 4, 16)
     separate_pools = True
-    timeout = 300
+    timeout = 500
     floors: Mapping[str, int] = {"hits": 5, "transfers ended": 20}
     options: Mapping[str, tuple[Any, ...]] = {
         "overlap": (False, True),
@@ -66,8 +91,8 @@ class SglangPair(EnginePair):
         "priority": (False, True),
         "reserved": (8, 1, 32),
         "decode keeps prefixes": (False, True),
-        "waiting timeout": (120, 80),
-        "bootstrap timeout": (120, 80),
+        "waiting timeout": (120, 200),
+        "bootstrap timeout": (120, 200),
     }
 
     def __init__(self, mended: tuple[str, ...] = ()) -> None:

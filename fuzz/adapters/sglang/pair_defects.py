@@ -37,8 +37,45 @@ def _register_again(half: SglangHalf) -> None:
     manager.build_receiver_metadata_message = built
 
 
+def _tell_who_was_given_up(half: SglangHalf) -> None:
+    """Who asks for a room that the first engine has given up is told so at once."""
+    if not half.is_first:
+        return
+    manager, accepts, over = half.manager, half.world.accepts, set[int]()
+    record = manager.record_failure
+
+    def recorded(room: int, reason: str) -> None:
+        over.add(room)
+        record(room, reason)
+
+    def accepted(parts: list[bytes]) -> bool:
+        if not parts[0].isdigit() or (room := int(parts[0])) not in over or room in manager.request_status:
+            return accepts(parts)
+        manager.send_kv_status_message(targets=[(parts[1].decode(), int(parts[2]))], bootstrap_room=room, status=0)
+        return False
+
+    manager.record_failure, half.world.accepts = recorded, accepted
+
+
+def _keep_what_was_matched(half: SglangHalf) -> None:
+    """The order of who waits at the second engine does not change what was found of its prompt."""
+    if half.is_first:
+        return
+    policy = half.scheduler.policy
+    order = policy.calc_priority
+
+    def ordered(waiting: list[Any], *about: Any) -> Any:
+        found = [(request, request.prefix_len) for request in waiting]
+        answer = order(waiting, *about)
+        for request, length in found:
+            request.prefix_len = length
+        return answer
+
+    policy.calc_priority = ordered
+
+
 def _notice_a_new_life(half: SglangHalf) -> None:
-    """Where the first engine has begun anew, the second one knows nothing of it any more, as where it does not answer."""
+    """Where the first engine has begun anew, the second one forgets it, as where it does not answer."""
     if half.is_first:
         return
     manager, world, known = half.manager, half.world, set[str]()
@@ -86,6 +123,8 @@ DEFECTS: Mapping[str, PairDefect] = {
     "failed-once-is-dead": PairDefect(PROGRESS, "", _try_again),
     "window-kept-that-never-came": PairDefect(MEMORY, "sliding", lambda half: None),
     "no-room-for-the-window": PairDefect(FATE, "KV cache is full", lambda half: None),
+    "matched-again-by-decode": PairDefect(FATE, "negative dimension", _keep_what_was_matched),
+    "given-up-is-not-told": PairDefect(PROGRESS, "", _tell_who_was_given_up),
     "restart-is-not-noticed": PairDefect(PROGRESS, "", _notice_a_new_life),
     "never-admitted-by-decode": PairDefect(PROGRESS, "", _admit_who_fits_alone),
 }
