@@ -127,7 +127,7 @@ class World:
         while again:
             again = False
             for thread in list(self.threads):
-                if thread.ready():
+                if not thread.turns.is_over and thread.ready():
                     again, self._running = True, thread
                     try:
                         thread.turns.go_on()

@@ -34,6 +34,11 @@ class Turns:
         if self._left:
             raise LeftError
 
+    @property
+    def is_over(self) -> bool:
+        """True if it has ended."""
+        return self._left
+
     def stop(self) -> None:
         """Called by the function: its caller goes on now."""
         self._ours.release()

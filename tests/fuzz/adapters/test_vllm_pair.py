@@ -15,12 +15,12 @@ from blockproof.fuzz.adapters.vllm.nixl_agent import (
     Handshakes,
     Notification,
 )
-from blockproof.fuzz.simulation.attempts import PATIENCE, Abort, Alive, AttemptsRouter, Serve, TokensTold
 from blockproof.fuzz.engines.stories import StoryTask
 from blockproof.fuzz.engines.story_fuzzing import read_story, simulate
 from blockproof.fuzz.opening.engines import engine_spec, is_engine
 from blockproof.fuzz.opening.names import ReleaseName, parsed
 from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.simulation.attempts import PATIENCE, Abort, Alive, AttemptsRouter, Serve, TokensTold
 from blockproof.fuzz.simulation.judges import FATE, MEMORY, PROGRESS
 from blockproof.fuzz.simulation.network import Network, Port
 from blockproof.fuzz.simulation.protocol import ClientRequest, Delivered, EngineShape
