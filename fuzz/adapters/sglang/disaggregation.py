@@ -12,7 +12,8 @@ from ...simulation.protocol import Delivered, EngineShape
 from .engine import load
 from .pair_defects import DEFECTS, ELSEWHERE
 from .pair_half import SglangHalf
-from .pair_world import World, put_in
+from .pair_stand_ins import put_in
+from .pair_world import World
 from .releases import numbers
 
 SINCE = "0.5.23"

@@ -52,7 +52,7 @@ class Cache:
     """Slots of the pool for states of Mamba layers, 0 if there are none; ids 1 .. states."""
 
 
-class Shared(NamedTuple):
+class SplitRole(NamedTuple):
     """Which of two engines it is, and how many requests run there at once."""
 
     role: str
@@ -114,7 +114,7 @@ class SglangEngine:
         self._context.get_server_args()._mamba_cache_chunk_size = STATE_CHUNK  # else it is read from a model
 
     def build(
-        self, shape: Shape, step: int = 0, host: HostSettings | None = None, shared: "Shared | None" = None
+        self, shape: Shape, step: int = 0, host: HostSettings | None = None, shared: "SplitRole | None" = None
     ) -> Cache:
         """A cache for this shape. With `step`, the window's pool holds two windows beside a step of so many tokens, as
         one that is set up well does. `host`: its memory on the host; `shared`: it is one of two engines'.
@@ -145,7 +145,7 @@ class SglangEngine:
                 self._attach_host(tree, parameters, page, host)
         return Cache(tree, allocator, rows, page, full_pages, swa_pages, window)
 
-    def _rows(self, width: int, shared: "Shared | None") -> Any:
+    def _rows(self, width: int, shared: "SplitRole | None") -> Any:
         """Rows of requests; the second of two engines has more than run at once, for those that are loaded."""
         made: dict[str, Any] = {"max_context_len": width, "device": "cpu", "enable_memory_saver": False}
         if shared is None or shared.role == "prefill":

@@ -12,9 +12,10 @@ from ...simulation.attempts import BEAT, Abort, Alive, Serve, TokensTold
 from ...simulation.network import Port
 from ...simulation.protocol import EngineShape, EngineView, Scheduled, ScheduledBatch, Slots, SlotTransfer, StepResults
 from .clients import clipped, ended_by
-from .engine import Shared, imported, load
+from .engine import SplitRole, imported, load
 from .loop import EventLoop, LaunchedPart, LaunchedStep
-from .pair_world import BOOTSTRAP, Frames, World, new_server
+from .pair_stand_ins import BOOTSTRAP, new_server
+from .pair_world import Frames, World
 from .scheduler import ServerSettings
 
 WINDOWS = frozenset({"window-kept-that-never-came", "no-room-for-the-window"})
@@ -87,7 +88,7 @@ class SglangHalf:
         envs.SGLANG_DISAGGREGATION_WAITING_TIMEOUT.set(int(self._options["waiting timeout"]))
         envs.SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT.set(int(self._options["bootstrap timeout"]))
         step = shape.max_tokens
-        return self._engine.build(core, step, shared=Shared(self._port.name, shape.max_requests)), settings
+        return self._engine.build(core, step, shared=SplitRole(self._port.name, shape.max_requests)), settings
 
     @property
     def scheduler(self) -> Any:

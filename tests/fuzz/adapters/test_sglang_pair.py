@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.adapters import families
-from blockproof.fuzz.adapters.sglang import pair_world
+from blockproof.fuzz.adapters.sglang import pair_stand_ins, pair_world
 from blockproof.fuzz.adapters.sglang.disaggregation import BothRouter
 from blockproof.fuzz.adapters.sglang.pair_world import Frames, World
 from blockproof.fuzz.engines.stories import StoryTask
@@ -99,7 +99,7 @@ def started(world: World, run: Any) -> list[Any]:
     """What a thread of this world comes to."""
     came = list[Any]()
     with world.entered():
-        pair_world._Threading().Thread(target=lambda: came.append(run())).start()
+        pair_stand_ins._Threading().Thread(target=lambda: came.append(run())).start()
         world.turn()
     return came
 
@@ -140,7 +140,7 @@ def test_nothing_is_written_to_a_life_that_is_over(world: tuple[World, World]) -
 
 def test_a_thread_waits_for_its_time(world: tuple[World, World]) -> None:
     prefill, _ = world
-    event = pair_world._Event()
+    event = pair_stand_ins._Event()
     came = started(prefill, lambda: event.wait(3))
     for _ in range(3):
         assert not came
