@@ -54,7 +54,7 @@ def test_a_pair_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(ValueError, match=r"no pair 'hixl'; write vllm==0.33.0/nixl, vllm==0.33.0/nixl-push"):
         parsed("vllm==0.33.0/hixl")
     with pytest.raises(ValueError, match=r"no pair 'nixl'; it has none"):
-        parsed("sglang/nixl")
+        parsed("lmdeploy/nixl")
     with pytest.raises(TargetUnavailableError, match=r"only simulated; write blockproof simulate --target vllm/nixl"):
         open_target("vllm/nixl")
 
