@@ -20,10 +20,17 @@ def _open_engine() -> object:
     return SglangSimulated()
 
 
+def _open_pair() -> object:
+    from .disaggregation import SglangPair
+
+    return SglangPair()
+
+
 FAMILY = Family(
     name="sglang",
     open_target=_open_target,
     open_engine=_open_engine,
+    pairs={"disaggregation": _open_pair},
     keeps=("*.py", "sglang/kernels/jit/*", "sglang/srt/mem_cache/rust_tree_core/*"),
     requirements=(files(__package__) / "requirements.txt").read_text(),
     releases=("0.5.20", "0.5.21", "0.5.22", "0.5.23"),

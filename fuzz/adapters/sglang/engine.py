@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....model.arith import cdiv
 from ....model.ops import Group, Shape
@@ -50,6 +50,13 @@ class Cache:
     """Tokens before a query that it attends to; 0 if there is no window."""
     states: int = 0
     """Slots of the pool for states of Mamba layers, 0 if there are none; ids 1 .. states."""
+
+
+class SplitRole(NamedTuple):
+    """Which of two engines it is, and how many requests run there at once."""
+
+    role: str
+    requests: int
 
 
 class SglangEngine:
@@ -106,10 +113,12 @@ class SglangEngine:
         context.override_server_args(device="cpu", attention_backend="torch_native", **settings).install()
         self._context.get_server_args()._mamba_cache_chunk_size = STATE_CHUNK  # else it is read from a model
 
-    def build(self, shape: Shape, step: int = 0, host: HostSettings | None = None) -> Cache:
+    def build(
+        self, shape: Shape, step: int = 0, host: HostSettings | None = None, shared: "SplitRole | None" = None
+    ) -> Cache:
         """A cache for this shape. With `step`, the window's pool holds two windows beside a step of so many tokens, as
-        one that is set up well does. `host`: its memory on the host. NotImplementedError, with the reason, if there is
-        no such cache."""
+        one that is set up well does. `host`: its memory on the host; `shared`: it is one of two engines'.
+        NotImplementedError, with the reason, if there is no such cache."""
         page = _require_buildable(shape)
         window = max((group.window - 1 for group in shape.groups if group.kind == "sliding"), default=0)
         pages = shape.num_blocks - 1
@@ -118,11 +127,8 @@ class SglangEngine:
         if window and step:
             swa_pages = max(swa_pages, cdiv(2 * window + step, page) + 2)
         with without_noise():
-            allocator = self._allocator(page, full_pages, swa_pages, bool(host))
-            width = shape.max_model_len + ROW_SLACK
-            rows = self._pools.ReqToTokenPool(
-                size=MAX_REQUESTS, max_context_len=width, device="cpu", enable_memory_saver=False
-            )
+            allocator = self._allocator(page, full_pages, swa_pages, bool(host or shared))
+            rows = self._rows(shape.max_model_len + ROW_SLACK, shared)
             components = (self._component.FULL, self._component.SWA) if window else (self._component.FULL,)
             parameters = self._params.CacheInitParams(
                 disable=not shape.caching,
@@ -138,6 +144,14 @@ class SglangEngine:
             if host:
                 self._attach_host(tree, parameters, page, host)
         return Cache(tree, allocator, rows, page, full_pages, swa_pages, window)
+
+    def _rows(self, width: int, shared: "SplitRole | None") -> Any:
+        """Rows of requests; the second of two engines has more than run at once, for those that are loaded."""
+        made: dict[str, Any] = {"max_context_len": width, "device": "cpu", "enable_memory_saver": False}
+        if shared is None or shared.role == "prefill":
+            return self._pools.ReqToTokenPool(size=MAX_REQUESTS, **made)
+        pool = imported("sglang.srt.disaggregation.decode").DecodeReqToTokenPool
+        return pool(size=shared.requests, pre_alloc_size=2 * shared.requests, **made)
 
     def _attach_host(self, tree: Any, parameters: Any, page: int, host: HostSettings) -> None:
         """Give it memory on the host, which is not pinned: no device reads it."""

@@ -4,7 +4,6 @@ It runs in a thread that never runs beside its caller: it stops where it looks f
 results, and goes on from there.
 """
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from .host_tier import HostTier
 from .refused import is_refused
 from .scheduler import UNHEARD, ServerSettings, new_scheduler
 from .standing_in import without_noise
+from .turns import Turns
 
 _WIDEST = 64
 """More than there are requests in a step."""
@@ -64,59 +64,6 @@ class LaunchedStep:
         self.tokens: list[int] | None = None
 
 
-class _LeftError(BaseException):
-    """Nobody waits for this loop any more."""
-
-
-class _Turns:
-    """A function in a thread, which runs only while its caller waits for it."""
-
-    def __init__(self, run: Callable[[], object]) -> None:
-        self._theirs, self._ours = threading.Semaphore(0), threading.Semaphore(0)
-        self._left = False
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(run,), daemon=True)
-        self._thread.start()
-
-    def _run(self, run: Callable[[], object]) -> None:
-        try:
-            self._wait()
-            run()
-        except _LeftError:
-            pass
-        except BaseException as error:
-            self._error = error
-        self._left = True
-        self._ours.release()
-
-    def _wait(self) -> None:
-        self._theirs.acquire()
-        if self._left:
-            raise _LeftError
-
-    def stop(self) -> None:
-        """Called by the function: its caller goes on now."""
-        self._ours.release()
-        self._wait()
-
-    def go_on(self) -> None:
-        """Let it run until it stops. Raises what it raises; RuntimeError if it has ended."""
-        if self._left:
-            raise RuntimeError("the event loop has ended")
-        self._theirs.release()
-        self._ours.acquire()
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-
-    def leave(self) -> None:
-        """End it where it stands."""
-        if not self._left:
-            self._left = True
-            self._theirs.release()
-            self._thread.join()
-
-
 class EventLoop:
     """A scheduler over a cache, in its loop."""
 
@@ -143,8 +90,9 @@ class EventLoop:
             self._note_copies(cache.rows.mamba_pool)
         with without_noise():
             self.scheduler = new_scheduler(self, engine, cache, settings)
-        loop = self.scheduler.event_loop_overlap if settings.overlap else self.scheduler.event_loop_normal
-        self._turns = _Turns(loop)
+        kind, role = "overlap" if settings.overlap else "normal", f"_disagg_{settings.role}" if settings.role else ""
+        loop = getattr(self.scheduler, f"event_loop_{kind}{role}")
+        self._turns = Turns(loop)
         self._turns.go_on()
 
     def turn(self) -> LaunchedStep | None:
@@ -187,6 +135,26 @@ class EventLoop:
             copy(sources, targets)
 
         pool.copy_from = copied
+
+    def newest_has_run(self) -> Callable[[], bool]:
+        """Whether the step that was launched last has run."""
+        step = self._steps.get(self._serial)
+        return lambda: step is None or step.tokens is not None
+
+    @property
+    def allocator(self) -> Any:
+        """Of its slots."""
+        return self._cache.allocator
+
+    @property
+    def page(self) -> int:
+        """Tokens of a page."""
+        return self._cache.page
+
+    @property
+    def has_window(self) -> bool:
+        """True if a window has a pool of its own."""
+        return self._cache.swa_pages > 0
 
     # What the scheduler calls.
 

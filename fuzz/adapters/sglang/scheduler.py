@@ -57,6 +57,33 @@ class ServerSettings:
     """Known defects that it does not have."""
     host: HostSettings | None = None
     """Of its memory on the host, if it has any."""
+    role: str = ""
+    """`prefill` or `decode`, of two engines that share the work."""
+    reserved: int = 0
+    """Tokens for which the second one keeps room for each request (`num_reserved_decode_tokens`)."""
+    keeps_prefixes: bool = False
+    """The second one has a prefix cache (`disaggregation_decode_enable_radix_cache`)."""
+
+    @property
+    def of_its_role(self) -> dict[str, Any]:
+        """What a server of two is started with besides."""
+        if not self.role:
+            return {}
+        return {
+            "disaggregation_mode": self.role,
+            "disaggregation_transfer_backend": "mooncake",
+            "disaggregation_decode_retraction_backup": "cpu_tensor",
+            "num_reserved_decode_tokens": self.reserved,
+            "disaggregation_decode_enable_radix_cache": self.keeps_prefixes and self.role == "decode",
+            "disable_radix_cache": self.role == "decode" and not self.keeps_prefixes,
+        }
+
+
+_RANKS = ("pp_rank", "tp_rank", "dp_rank", "attn_tp_rank", "attn_cp_rank", "attn_dp_rank", "attn_dcp_rank")
+ALONE = SimpleNamespace(
+    world_size=1, first_rank=0, is_first_rank=True, is_last_rank=True, rank_in_group=0, cpu_group=None
+)
+"""A group of one rank."""
 
 
 class _Off:
@@ -146,10 +173,12 @@ def new_scheduler(loop: SchedulerHost, engine: SglangEngine, cache: Cache, setti
         schedule_low_priority_values_first=True,
         skip_tokenizer_init=True,
         **(settings.host.arguments if settings.host else {}),
+        **settings.of_its_role,
     )
     context = imported("sglang.srt.runtime_context")
-    ranks = dict.fromkeys(("pp_rank", "tp_rank", "dp_rank", "attn_tp_rank", "attn_cp_rank"), 0)
-    context.get_parallel().override_permanently(pp_max_micro_batch_size=settings.requests, **ranks)
+    ranks = dict.fromkeys(_RANKS, 0)
+    groups = dict.fromkeys(("tp_group", "attn_tp_group", "attn_cp_group", "pp_group", "world_group"), ALONE)
+    context.get_parallel().override_permanently(pp_max_micro_batch_size=settings.requests, **ranks, **groups)
     made = _scheduler_class()
     return made(context.get_server_args(), SimpleNamespace(nccl_port=0, loop=loop, cache=cache, settings=settings))
 
@@ -191,6 +220,10 @@ class _Placed:
             use_ngram_embedding=False,
             self_opened_think_start_ids=None,
             hf_config=SimpleNamespace(architectures=[""]),
+            hf_text_config=SimpleNamespace(),
+            num_hidden_layers=1,
+            num_key_value_heads=1,
+            get_total_num_kv_heads=lambda: 1,
         )
 
     def init_tokenizer(self) -> None:
@@ -216,6 +249,9 @@ class _Placed:
         cache, settings = place.cache, place.settings
         stream = imported("torch").cpu.Stream()
         runner = SimpleNamespace(
+            effective_logical_max_total_num_tokens=cache.full_pages * cache.page,
+            swa_max_total_num_tokens=cache.swa_pages * cache.page,
+            kv_cache_dtype_str="float16",
             canary_manager=None,
             forward_stream=stream,
             prefill_aware_swa=False,
@@ -227,6 +263,7 @@ class _Placed:
             model_config=self.model_config,
             forward_batch_generation=place.loop.launch,
             pools=_pools_of(cache),
+            is_hybrid_swa=cache.swa_pages > 0,
         )
         self.draft_worker = self.external_corpus_manager = self.min_free_slots_delayer = None
         self.require_mlp_sync = False
@@ -235,13 +272,10 @@ class _Placed:
         self.max_queued_requests = None
         self.max_req_len = min(settings.longest + 1, self.max_total_num_tokens - 1)
         self.max_req_input_len = self.max_req_len - SPARE
-        self.device = "cpu"
+        self.device, self.random_seed = "cpu", 0
         self.forward_stream = self.schedule_stream = stream
-        alone = SimpleNamespace(
-            world_size=1, first_rank=0, is_first_rank=True, is_last_rank=True, rank_in_group=0, cpu_group=None
-        )
         for group in ("tp", "attn_tp", "attn_cp", "pp", "world", "dp_tp"):
-            setattr(self, f"{group}_group", alone)
+            setattr(self, f"{group}_group", ALONE)
             setattr(self, f"{group}_cpu_group", None)
 
     def init_overlap(self) -> None:

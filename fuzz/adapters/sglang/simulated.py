@@ -10,15 +10,12 @@ request, so that each one that is served gets what it asked for.
 
 from array import array
 from collections.abc import Mapping, Sequence
-from copy import copy
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 from ...simulation.protocol import (
     ClientRequest,
     Delivered,
-    Ended,
     EngineShape,
     EngineView,
     Scheduled,
@@ -27,6 +24,7 @@ from ...simulation.protocol import (
     StepResults,
 )
 from ...simulation.tiers import LowerTier, TierEvent
+from .clients import clipped, ended_by
 from .engine import Cache, imported, load
 from .host_copies import TIER
 from .host_settings import POLICIES, HostSettings
@@ -36,7 +34,6 @@ from .releases import numbers
 from .scheduler import DEFECTS, IN_VAIN, PINNED, PREFIX, ServerSettings
 
 SINCE = "0.5.22"
-BAD_REQUEST = 400
 STATES = 4
 """Slots of states for each request that runs at once: more than the server's least, so that some are kept."""
 
@@ -145,7 +142,7 @@ class SglangSimulated:
             max_new_tokens=request.max_tokens, stop_token_ids=list(request.stop) or None
         )
         sampling.normalize(None)
-        if self._clipped(request, sampling):
+        if clipped(self._live.scheduler, request, sampling):
             return (Delivered(request.id, ended="refused", why="there is no room for so many tokens"),)
         self._clients[request.id] = request
         self._tell(
@@ -166,20 +163,6 @@ class SglangSimulated:
             cache_salt=request.salt,
         )
         return ()
-
-    def _clipped(self, request: ClientRequest, sampling: Any) -> bool:
-        """True if the server would serve it, with fewer tokens than it asks for."""
-        scheduler, asked = self._live.scheduler, copy(sampling)
-        if len(request.prompt) >= scheduler.max_req_input_len:
-            return False
-        tried = SimpleNamespace(
-            rid=request.id,
-            origin_input_ids=request.prompt,
-            sampling_params=asked,
-            set_finish_with_abort=lambda why: None,
-        )
-        scheduler.init_req_max_new_tokens(tried)
-        return bool(asked.max_new_tokens < sampling.max_new_tokens)
 
     def _called(self, inside: str) -> str:
         """The client's name of a request."""
@@ -263,10 +246,8 @@ class SglangSimulated:
         if reason is None:
             return Delivered(name, tokens)
         del self._clients[name]
-        kinds: Mapping[str, Ended] = {"stop": "stop", "length": "length"}
-        is_bad = reason.get("status_code") == BAD_REQUEST
-        ended = kinds.get(reason["type"], "refused" if is_bad else "failed")
-        return Delivered(name, () if is_bad else tokens, ended, str(reason.get("message", "")))
+        ended = ended_by(reason)
+        return Delivered(name, () if ended == "refused" else tokens, ended, str(reason.get("message", "")))
 
     def idle(self) -> bool:
         """See `Engine`."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ....model.attention import rule_for
+from ...simulation.attempts import BEAT, Abort, Alive, Serve, TokensTold
 from ...simulation.network import Node, Port
 from ...simulation.protocol import (
     ClientRequest,
@@ -25,7 +26,6 @@ from ...simulation.protocol import (
 from .built_scheduler import BuiltScheduler
 from .connectors import build_with
 from .known_causes import KNOWN
-from .pair_router import BEAT, Abort, Alive, Serve, TokensTold
 from .scheduler_config import make, module, setup_of
 from .simulated import ENDS
 from .worker_rows import WorkerRows

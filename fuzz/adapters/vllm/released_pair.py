@@ -1,4 +1,4 @@
-"""Two vLLM engines as a pair, with a connector of the release on both sides. The router is ours (`pair_router`)."""
+"""Two vLLM engines as a pair, with a connector of the release on both sides. The router is ours (`attempts`)."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -6,13 +6,13 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from ....model.ops import Value
+from ...simulation.attempts import AttemptsRouter
 from ...simulation.judges import MEMORY, PROGRESS
 from ...simulation.network import Port
 from ...simulation.pair import EnginePair
 from ...simulation.protocol import EngineShape
 from .known_causes import KNOWN, is_fixed, suspected
 from .pair_half import PairHalf
-from .pair_router import AttemptsRouter
 from .scheduler_config import module
 
 

@@ -15,12 +15,12 @@ from blockproof.fuzz.adapters.vllm.nixl_agent import (
     Handshakes,
     Notification,
 )
-from blockproof.fuzz.adapters.vllm.pair_router import PATIENCE, Abort, Alive, AttemptsRouter, Serve, TokensTold
 from blockproof.fuzz.engines.stories import StoryTask
 from blockproof.fuzz.engines.story_fuzzing import read_story, simulate
 from blockproof.fuzz.opening.engines import engine_spec, is_engine
 from blockproof.fuzz.opening.names import ReleaseName, parsed
 from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.simulation.attempts import PATIENCE, Abort, Alive, AttemptsRouter, Serve, TokensTold
 from blockproof.fuzz.simulation.judges import FATE, MEMORY, PROGRESS
 from blockproof.fuzz.simulation.network import Network, Port
 from blockproof.fuzz.simulation.protocol import ClientRequest, Delivered, EngineShape
@@ -54,7 +54,7 @@ def test_a_pair_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(ValueError, match=r"no pair 'hixl'; write vllm==0.33.0/nixl, vllm==0.33.0/nixl-push"):
         parsed("vllm==0.33.0/hixl")
     with pytest.raises(ValueError, match=r"no pair 'nixl'; it has none"):
-        parsed("sglang/nixl")
+        parsed("lmdeploy/nixl")
     with pytest.raises(TargetUnavailableError, match=r"only simulated; write blockproof simulate --target vllm/nixl"):
         open_target("vllm/nixl")
 

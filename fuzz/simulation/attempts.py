@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...simulation.network import Node, Port
-from ...simulation.protocol import ClientRequest, Delivered, Ended, EngineShape
+from .network import HALVES, Node, Port
+from .protocol import ClientRequest, Delivered, Ended, EngineShape
 
 BEAT = 8
 """Rounds after which an engine says again what it works on."""
@@ -55,7 +55,7 @@ class Alive:
 
 
 @dataclass
-class _Job:
+class Job:
     """A request, as the router knows it."""
 
     request: ClientRequest
@@ -72,14 +72,14 @@ class AttemptsRouter:
 
     def __init__(self, shape: EngineShape, port: Port) -> None:
         self._most, self._port = shape.max_length, port
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, Job] = {}
         self._lives: dict[str, int] = {}
 
     def add(self, request: ClientRequest) -> Sequence[Delivered]:
         """See `PairRouter`."""
         if len(request.prompt) >= self._most:
             return (Delivered(request.id, ended="refused", why="the prompt leaves no room for an answer"),)
-        self._jobs[request.id] = job = _Job(request)
+        self._jobs[request.id] = job = Job(request)
         self._begin(job)
         return ()
 
@@ -87,6 +87,11 @@ class AttemptsRouter:
         """See `PairRouter`."""
         job = self._jobs.pop(id)
         self._port.send(job.where, Abort(id, job.attempt))
+
+    def _tell_gone(self, job: Job) -> None:
+        """Both engines: nobody wants this attempt any more."""
+        for half in HALVES:
+            self._port.send(half, Abort(job.request.id, job.attempt))
 
     def tick(self) -> Sequence[Delivered]:
         """See `PairRouter`."""
@@ -120,17 +125,17 @@ class AttemptsRouter:
             ended = ""
         return (Delivered(job.request.id, new, ended),) if new or ended else ()
 
-    def _begin(self, job: _Job) -> None:
+    def _begin(self, job: Job) -> None:
         job.attempt += 1
         job.where, job.heard = "prefill", self._port.now
         self._port.send("prefill", Serve(job.request, job.attempt, {"do_remote_decode": True}))
 
-    def _answer_alone(self, job: _Job) -> None:
+    def _answer_alone(self, job: Job) -> None:
         """Where the blocks could not be had, the prompt is computed where it is answered."""
         job.attempt += 1
         self._port.send("decode", Serve(job.request, job.attempt, {}))
 
-    def _computed(self, job: _Job, message: TokensTold) -> None:
+    def _computed(self, job: Job, message: TokensTold) -> None:
         """The prompt is computed; its first token is sampled again where it is answered."""
         if not message.parameters and message.ended != "stop":
             self._begin(job)
@@ -151,6 +156,6 @@ class AttemptsRouter:
             if (job := self._current(id, attempt)) is not None and job.where == sender:
                 job.heard = self._port.now
 
-    def _current(self, id: str, attempt: int) -> _Job | None:
+    def _current(self, id: str, attempt: int) -> Job | None:
         job = self._jobs.get(id)
         return job if job is not None and job.attempt == attempt else None
