@@ -77,6 +77,7 @@ ABOUT_SOME_KINDS = {
     "fuzz/adapters/lmdeploy/simulated.py": "the kinds that the engine has",
     "fuzz/adapters/sglang/engine.py": "the kinds that the engine has",
     "fuzz/adapters/sglang/simulated.py": "the kinds that the engine has",
+    "fuzz/adapters/sglang/disaggregation.py": "the kinds that the engine has",
     "fuzz/adapters/transformers/binding.py": "the kinds that the engine has",
     "fuzz/adapters/transformers/engine.py": "the kinds that the engine has",
     "fuzz/adapters/vllm/pools.py": "which group is in the pool of the host",

@@ -20,6 +20,7 @@ from ..runs.canary import BlindOracleError
 from ..runs.case import loop
 from ..simulation.judges import CHECKS, FATE
 from ..simulation.protocol import PoolTooSmallError
+from ..simulation.tier_policies import shares_found
 from ..targets.base import TargetUnavailableError
 from ..traces.reducer import Reducer, SearchLimits
 from .simulated import NOT_BUILT_AGAIN, NOT_ITS_OWN, opened
@@ -63,6 +64,10 @@ class StoryTask:
     """False: nothing is run behind the first story with a finding."""
 
 
+MOST_SHARES = 400
+"""Kept of one run."""
+
+
 @dataclass
 class StoriesDone:
     """What all stories came to."""
@@ -83,6 +88,15 @@ class StoriesDone:
     """When each of these came up first, in seconds."""
     history: History = field(default_factory=History)
     """With steps as operations, and the requests that were let in as lookups."""
+    tier_shares: list[dict[str, float]] = field(default_factory=list)
+    """After so many `steps`, which share of what was looked for in lower tiers was found (`shares_found`)."""
+
+    def note_tiers(self) -> None:
+        """Of a long run every second one is kept, and then again."""
+        if shares := shares_found(self.reached):
+            self.tier_shares.append({"steps": self.steps, **shares})
+            if len(self.tier_shares) == MOST_SHARES:
+                del self.tier_shares[1:-1:2]
 
     def now(self) -> Sample:
         """What they have come to so far."""
@@ -183,6 +197,7 @@ class Stories:
         told.seconds, told.cpu_seconds = now - self._started, time.process_time() - self._cpu_started
         told.history.reach(told.reached, told.seconds)
         told.history.see(told.now())
+        told.note_tiers()
         told.first |= {name: told.seconds for name in told.counted if name not in told.first}
         if now - self._spoken > PROGRESS_S:
             self._spoken = now

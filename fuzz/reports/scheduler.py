@@ -1,13 +1,13 @@
 """A run of schedulers as a document: what `simulate --json` prints, and the report of it for people."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from ..findings.words import plural
-from .charts import Chart, HistoryLines, history_charts
+from .charts import Chart, HistoryLines, history_charts, series
 from .document import FoundCard, Lead, ReportDocument, ResultDocument, Table, counted, largest_first
 
 
@@ -56,6 +56,8 @@ class SchedulerDocument(ResultDocument, tag="scheduler"):
     not_observed: list[str] = []
     """Judges for which the engine shows nothing: what they would find is not found."""
     history: HistoryLines | None = None
+    tier_shares: list[dict[str, float]] = []
+    """After so many `steps`, which share of what was looked for in lower tiers was found, and by each definition."""
     version: str = ""
     """Of the release."""
     canary: dict[str, Any] | None = None
@@ -96,13 +98,27 @@ class SchedulerDocument(ResultDocument, tag="scheduler"):
 
     def charts(self) -> list[Chart]:
         """See `ResultDocument`."""
-        return history_charts({self.target: self.history}, "scheduler steps") if self.history else []
+        drawn = history_charts({self.target: self.history}, "scheduler steps") if self.history else []
+        return [*drawn, *_tier_charts(self.tier_shares)]
 
     def tables(self) -> Sequence[Table]:
         """See `ResultDocument`."""
         reached = counted("Situations reached", ["situation", "times"], self.reached)
         not_built = counted("Engines that were not built", ["why", "times"], self.not_built)
         return largest_first(reached), _kinds(self), largest_first(not_built)
+
+
+def _tier_charts(shares: Sequence[Mapping[str, float]]) -> list[Chart]:
+    """What lower tiers have found, beside tiers of the same size by definition."""
+    if not shares:
+        return []
+    names = {"found": "found", **{name: f"by the definition, {name}" for name in shares[0] if name not in _OWN}}
+    lines = [series(shown, ((one["steps"], 100 * one[name]) for one in shares)) for name, shown in names.items()]
+    found = "blocks found of those that were looked for, %"
+    return [Chart("Hit ratio of lower tiers", "scheduler steps", found, lines, note="Since the beginning of the run.")]
+
+
+_OWN = ("steps", "found")
 
 
 def _card(one: StoryFound, run: SchedulerDocument) -> FoundCard:

@@ -104,17 +104,24 @@ class Arc:
             self._again_gone[self._again.popitem(last=False)[0]] = None
 
 
-def hit_ratios(reached: Mapping[str, int]) -> str:
-    """How many of the blocks that were looked for in lower tiers were found, beside those of the definition, in a line;
-    empty if nobody looked."""
+def shares_found(reached: Mapping[str, int]) -> dict[str, float]:
+    """Of the blocks that were looked for in lower tiers, the share that was found, and what would have been by the
+    definition of each policy; empty if nobody looked."""
     asked = reached.get("tier blocks asked for", 0)
     if not asked:
+        return {}
+    ideal = {name: reached.get(f"tier blocks found by the definition, {name}", 0) / asked for name in sorted(IDEAL)}
+    return {"found": reached.get("tier: looked", 0) / asked, **ideal}
+
+
+def hit_ratios(reached: Mapping[str, int]) -> str:
+    """The same in a line."""
+    shares = shares_found(reached)
+    if not shares:
         return ""
-    ideal = (
-        f"{name} {reached.get(f'tier blocks found by the definition, {name}', 0) / asked:.1%}" for name in sorted(IDEAL)
-    )
-    found = reached.get("tier: looked", 0) / asked
-    return f"hit ratio of lower tiers: {found:.1%} of {asked:,} blocks asked for; by the definition {', '.join(ideal)}"
+    found, asked = shares.pop("found"), reached["tier blocks asked for"]
+    ideal = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+    return f"hit ratio of lower tiers: {found:.1%} of {asked:,} blocks asked for; by the definition {ideal}"
 
 
 IDEAL: Mapping[str, Callable[[int], IdealTier]] = {"lru": Lru, "fifo": Fifo, "arc": Arc}

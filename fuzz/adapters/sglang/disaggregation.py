@@ -110,7 +110,7 @@ class SglangPair(EnginePair):
     def suspects(self, judge: str, what: str, story: Any) -> list[str]:
         """The known defects that may lead to such a finding."""
         own = [name for name, defect in DEFECTS.items() if judge == defect.judge and defect.said in what]
-        return own + [name for name in ELSEWHERE if not name.startswith("abort")]
+        return [*own, *ELSEWHERE]
 
     @property
     def remedies(self) -> Mapping[str, Callable[[], "SglangPair"]]:

@@ -121,7 +121,7 @@ def _admit_who_fits_alone(half: SglangHalf) -> None:
 DEFECTS: Mapping[str, PairDefect] = {
     "registration-is-lost": PairDefect(FATE, "Transfer thread failed", _register_again),
     "failed-once-is-dead": PairDefect(PROGRESS, "", _try_again),
-    "window-kept-that-never-came": PairDefect(MEMORY, "sliding", lambda half: None),
+    "window-kept-that-never-came": PairDefect(MEMORY, "(group 1", lambda half: None),
     "no-room-for-the-window": PairDefect(FATE, "KV cache is full", lambda half: None),
     "matched-again-by-decode": PairDefect(FATE, "negative dimension", _keep_what_was_matched),
     "given-up-is-not-told": PairDefect(PROGRESS, "", _tell_who_was_given_up),

@@ -1,10 +1,13 @@
 """A lower tier: what its judge objects to, clause by clause, and the definition of each policy."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from blockproof.fuzz.engines.simulated import PLANTED, SEEN
+from blockproof.fuzz.engines.stories import MOST_SHARES, StoriesDone
+from blockproof.fuzz.reports.scheduler import SchedulerDocument
 from blockproof.fuzz.simulation.device import SimulatedDevice
 from blockproof.fuzz.simulation.judges import FATE, TIER
 from blockproof.fuzz.simulation.protocol import (
@@ -394,3 +397,26 @@ def test_the_hit_ratio_is_told_beside_that_of_the_definition():
     said = "hit ratio of lower tiers: 25.0% of 2,000 blocks asked for; by the definition arc 0.0%, fifo 0.0%, lru 50.0%"
     assert hit_ratios(reached) == said
     assert hit_ratios({}) == ""
+
+
+def test_the_share_that_was_found_is_drawn_beside_the_definitions() -> None:
+    done = StoriesDone()
+    done.note_tiers()
+    assert done.tier_shares == []
+    for number in range(1, 1001):
+        done.steps = number
+        done.reached = Counter(
+            {"tier blocks asked for": 8, "tier: looked": 2, "tier blocks found by the definition, lru": 4}
+        )
+        done.note_tiers()
+    assert 100 < len(done.tier_shares) < MOST_SHARES
+    run = SchedulerDocument(target="an engine", found=[], tier_shares=done.tier_shares)
+    (chart,) = run.charts()
+    ends = {line.name: (line.xs[0], line.xs[-1], line.ys[-1]) for line in chart.series}
+    assert ends == {
+        "found": (1, 1000, 25),
+        "by the definition, arc": (1, 1000, 0),
+        "by the definition, fifo": (1, 1000, 0),
+        "by the definition, lru": (1, 1000, 50),
+    }
+    assert SchedulerDocument(target="an engine", found=[]).charts() == []
