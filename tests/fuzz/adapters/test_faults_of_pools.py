@@ -174,7 +174,7 @@ def test_the_right_decisions_are_no_finding_and_every_situation_comes_up():
 
 def test_no_other_oracle_is_asked_of_such_a_core():
     target = Faulty(Fault(pools(lambda policy: {}), ATTENTION))
-    plan = Plan(3, None, 300, attention=(*ATTENTION, "full"), oracles=("shadow", "contract"))
+    plan = Plan(5, None, 300, attention=(*ATTENTION, "full"), oracles=("shadow", "contract"))
     assert plan.possible_on(target).attention == ("full",)
     summary = Summary(target.name, "random", 3)
     run_random(target, plan, summary)
