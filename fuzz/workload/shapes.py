@@ -119,7 +119,7 @@ def _with_kept_states(draw: Draw, shape: Shape) -> Shape:
     if not states:
         return replace(shape, retention_interval=draw.choose((None, None, 0)))
     unit = shape.scheduler_block_size
-    return replace(shape, retention_interval=draw.choose((None, None, None, 0, unit, 2 * unit, 3 * unit)))
+    return replace(shape, retention_interval=draw.choose((*[None] * 6, 0, unit, 2 * unit, 3 * unit)))
 
 
 def _with_checkpoints(draw: Draw, shape: Shape) -> Shape:
