@@ -21,6 +21,7 @@ class RingManager(ByNames):
     named, of no use to a hit, and it need not be cleared."""
 
     search_type = None
+    drafts_read_behind = False
 
     def make_endless(self) -> None:
         """From now on its one entry stands for all tokens that a request can have."""

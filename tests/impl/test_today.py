@@ -129,6 +129,16 @@ def test_where_names_do_not_look_ahead_drafts_need_what_is_behind_a_hit(named):
     assert ahead.manager.get_computed_blocks(ahead.request("b", range(20)))[1] == 12
 
 
+def test_a_ring_has_nothing_behind_a_hit_that_drafts_need():
+    """Where names do not look ahead, the state at the end of a prompt is named beside a ring as it is without."""
+    ring = today.CircularBufferSpec(block_size=2, num_kv_heads=1, head_size=1, dtype=FLOAT)
+    core = Core(states(2), ring, unit=2, use_eagle=True)
+    core.step(request := core.request("a", range(3)), 2)
+    core.manager.evict_blocks([1])
+    core.step(request, 1)
+    assert core.pool.blocks[1].block_hash is not None
+
+
 def test_the_watermark_stays_free_for_who_is_admitted_while_others_run():
     core = Core(full(), blocks=11, watermark=0.2)
     assert core.manager.watermark_blocks == 2
