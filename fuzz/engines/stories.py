@@ -88,13 +88,13 @@ class StoriesDone:
     """When each of these came up first, in seconds."""
     history: History = field(default_factory=History)
     """With steps as operations, and the requests that were let in as lookups."""
-    tier_shares: list[dict[str, float]] = field(default_factory=list)
-    """After so many `steps`, which share of what was looked for in lower tiers was found (`shares_found`)."""
+    tier_shares: list[dict[str, Any]] = field(default_factory=list)
+    """After so many `steps`, which share of what was looked for in lower tiers was `found`, and `by_definition`."""
 
     def note_tiers(self) -> None:
         """Of a long run every second one is kept, and then again."""
         if shares := shares_found(self.reached):
-            self.tier_shares.append({"steps": self.steps, **shares})
+            self.tier_shares.append({"steps": self.steps, "found": shares.pop("found"), "by_definition": shares})
             if len(self.tier_shares) == MOST_SHARES:
                 del self.tier_shares[1:-1:2]
 

@@ -1,7 +1,7 @@
 """A run of schedulers as a document: what `simulate --json` prints, and the report of it for people."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -36,6 +36,15 @@ class StoryFound(msgspec.Struct):
     """The smallest story."""
 
 
+class TierShares(msgspec.Struct):
+    """Of the blocks that were looked for in lower tiers until then, which share was found."""
+
+    steps: int
+    found: float
+    by_definition: dict[str, float] = {}
+    """By the definition of each policy."""
+
+
 class SchedulerDocument(ResultDocument, tag="scheduler"):
     """What a run came to."""
 
@@ -56,8 +65,7 @@ class SchedulerDocument(ResultDocument, tag="scheduler"):
     not_observed: list[str] = []
     """Judges for which the engine shows nothing: what they would find is not found."""
     history: HistoryLines | None = None
-    tier_shares: list[dict[str, float]] = []
-    """After so many `steps`, which share of what was looked for in lower tiers was found, and by each definition."""
+    tier_shares: list[TierShares] = []
     version: str = ""
     """Of the release."""
     canary: dict[str, Any] | None = None
@@ -108,17 +116,16 @@ class SchedulerDocument(ResultDocument, tag="scheduler"):
         return largest_first(reached), _kinds(self), largest_first(not_built)
 
 
-def _tier_charts(shares: Sequence[Mapping[str, float]]) -> list[Chart]:
+def _tier_charts(shares: Sequence[TierShares]) -> list[Chart]:
     """What lower tiers have found, beside tiers of the same size by definition."""
     if not shares:
         return []
-    names = {"found": "found", **{name: f"by the definition, {name}" for name in shares[0] if name not in _OWN}}
-    lines = [series(shown, ((one["steps"], 100 * one[name]) for one in shares)) for name, shown in names.items()]
+    lines = [series("found", ((one.steps, 100 * one.found) for one in shares))]
+    for name in shares[0].by_definition:
+        points = ((one.steps, 100 * one.by_definition[name]) for one in shares if name in one.by_definition)
+        lines.append(series(f"by the definition, {name}", points))
     found = "blocks found of those that were looked for, %"
     return [Chart("Hit ratio of lower tiers", "scheduler steps", found, lines, note="Since the beginning of the run.")]
-
-
-_OWN = ("steps", "found")
 
 
 def _card(one: StoryFound, run: SchedulerDocument) -> FoundCard:

@@ -189,6 +189,6 @@ def test_mistakes_between_the_halves_are_found_and_without_them_nothing_is(tmp_p
 @pytest.mark.parametrize("known", KNOWN)
 def test_what_the_pair_shows_is_named_by_experiment(known: str) -> None:
     place_of(NAME)
-    story = read_story(HERE / "inputs" / f"sglang-{known}.json").story
+    story = read_story(HERE / "inputs" / f"disaggregation-{known}.json").story
     found = simulate(PAIR, StoryTask(replay=story, shrink_seconds=0.0), None, lambda text: None).found
     assert [(one["known"], one["judge"]) for one in found] == [(known, KNOWN[known])]

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from blockproof.fuzz.engines.simulated import PLANTED, SEEN
 from blockproof.fuzz.engines.stories import MOST_SHARES, StoriesDone
@@ -410,7 +411,8 @@ def test_the_share_that_was_found_is_drawn_beside_the_definitions() -> None:
         )
         done.note_tiers()
     assert 100 < len(done.tier_shares) < MOST_SHARES
-    run = SchedulerDocument(target="an engine", found=[], tier_shares=done.tier_shares)
+    told = {"document": "scheduler", "target": "an engine", "found": [], "tier_shares": done.tier_shares}
+    run = msgspec.convert(told, SchedulerDocument)
     (chart,) = run.charts()
     ends = {line.name: (line.xs[0], line.xs[-1], line.ys[-1]) for line in chart.series}
     assert ends == {
