@@ -278,15 +278,18 @@ def test_it_is_not_forked_where_it_would_not_be_the_same(ours, tmp_path):
 
 def test_what_it_starts_is_forked_by_a_server_of_its_own_which_ends_with_it(ours):
     program = """
-import os, subprocess
+import os, subprocess, time
 below = [sys.executable, "-c", "import sys; from blockproof.fuzz.cli.main import main; print(FORKED)"]
 shown = lambda: subprocess.run([*below[:2], below[2].replace("FORKED", "'forked' in vars(sys)['modules']")],
     capture_output=True, text=True).stdout.strip()
 children = lambda: [int(n) for n in open(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read().split()]
-print(shown(), shown(), len(children()), *children())
+print(shown(), shown())
+while len(left := children()) > 1:  # what it has started is still ending
+    time.sleep(0.01)
+print(*left)
 """
-    first, second, number, server = said(program)[:-1].split()
-    assert (first, second, number) == ("True", "True", "1")
+    first, second, server = said(program)[:-1].split()
+    assert (first, second) == ("True", "True")
     for _ in range(100):
         if not os.path.exists(f"/proc/{server}") or "Z" in Path(f"/proc/{server}/stat").read_text():
             break

@@ -19,9 +19,10 @@ from blockproof.proofs.theorems import BY_ID
 needs_cvc5 = pytest.mark.skipif(find_spec("cvc5") is None, reason="needs cvc5")
 
 
-def settled(*tasks, cross_check=False):
+def settled(*tasks, cross_check=False, jobs=2):
+    """With one job in the order of the tasks, with more as they are ready."""
     results = []
-    Campaign(2, 5.0, cross_check).run(tasks, results.append)
+    Campaign(jobs, 5.0, cross_check).run(tasks, results.append)
     return results
 
 
@@ -171,7 +172,7 @@ from blockproof.proofs.theorems import BY_ID
 object.__setattr__(BY_ID["T2"], "assume", lambda v: undefined_here)
 """
     where = replace(worker_with(tmp_path, changed), subject="impl")
-    wrong, right = settled(Task("T2", (where,)), Task("T1.states", (where,)))
+    wrong, right = settled(Task("T2", (where,)), Task("T1.states", (where,)), jobs=1)
     assert wrong.verdict.status == "undecided"
     assert wrong.verdict.message.startswith("NameError: name 'undefined_here' is not defined, in <lambda>, ")
     assert wrong.verdict.message.endswith("program.py line 8")
