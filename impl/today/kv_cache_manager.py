@@ -189,20 +189,8 @@ class TodayManager(KVCacheManager):
             reserved_blocks += self.watermark_blocks
         for manager in self.coordinator.told_of_requests:
             manager.note_request(request)
-        if not skip_zeroing_group_ids:
-            return super().allocate_slots(
-                request,
-                num_new_tokens,
-                num_new_computed_tokens,
-                new_computed_blocks,
-                num_lookahead_tokens,
-                num_external_computed_tokens,
-                delay_cache_blocks,
-                num_encoder_tokens,
-                full_sequence_must_fit,
-                reserved_blocks,
-            )
-        for group in skip_zeroing_group_ids:
+        unzeroed = skip_zeroing_group_ids or ()
+        for group in unzeroed:
             self.coordinator.single_type_managers[group].unzeroed = True
         try:
             return super().allocate_slots(
@@ -218,7 +206,7 @@ class TodayManager(KVCacheManager):
                 reserved_blocks,
             )
         finally:
-            for group in skip_zeroing_group_ids:
+            for group in unzeroed:
                 self.coordinator.single_type_managers[group].unzeroed = False
 
     def allocate_slots_batch(

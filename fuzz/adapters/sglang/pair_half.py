@@ -2,7 +2,6 @@
 senders and receivers, and Mooncake's manager with its threads. What stands in for the rest is in `pair_world`.
 """
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from typing import Any, Literal
 from ...simulation.attempts import BEAT, Abort, Alive, Serve, TokensTold
 from ...simulation.network import Port
 from ...simulation.protocol import EngineShape, EngineView, Scheduled, ScheduledBatch, Slots, SlotTransfer, StepResults
-from .clients import clipped, ended_by
+from .clients import clipped, ended_by, sampling_of, tokenized
 from .engine import SplitRole, imported, load
 from .loop import EventLoop, LaunchedPart, LaunchedStep
 from .pair_stand_ins import BOOTSTRAP, new_server
@@ -175,10 +174,7 @@ class SglangHalf:
             return
         self._newest[request.id] = attempt
         self._abort(request.id, before)
-        sampling = self._engine.sampling.SamplingParams(
-            max_new_tokens=request.max_tokens, stop_token_ids=list(request.stop) or None
-        )
-        sampling.normalize(None)
+        sampling = sampling_of(self._engine.sampling.SamplingParams, request)
         if clipped(self.scheduler, request, sampling):
             told = TokensTold(request.id, attempt, (), "refused")
             self._port.send("router", told)
@@ -187,19 +183,7 @@ class SglangHalf:
         self._tell(
             "TokenizedGenerateReqInput",
             rid=self._name(request.id, attempt),
-            input_text=None,
-            input_ids=array("q", request.prompt),
-            input_embeds=None,
-            mm_inputs=None,
-            token_type_ids=None,
-            sampling_params=sampling,
-            return_logprob=False,
-            logprob_start_len=-1,
-            top_logprobs_num=0,
-            token_ids_logprob=None,
-            stream=True,
-            priority=request.priority if self._options["priority"] else None,
-            cache_salt=request.salt,
+            **tokenized(request, sampling, priorities=bool(self._options["priority"])),
             bootstrap_host=BOOTSTRAP[0],
             bootstrap_port=BOOTSTRAP[1],
             bootstrap_room=parameters["room"],

@@ -8,7 +8,6 @@ A server gives a client fewer tokens than it asked for where its pool could neve
 request, so that each one that is served gets what it asked for.
 """
 
-from array import array
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,7 +23,7 @@ from ...simulation.protocol import (
     StepResults,
 )
 from ...simulation.tiers import LowerTier, TierEvent
-from .clients import clipped, ended_by
+from .clients import clipped, ended_by, sampling_of, tokenized
 from .engine import Cache, imported, load
 from .host_copies import TIER
 from .host_settings import POLICIES, HostSettings
@@ -138,30 +137,12 @@ class SglangSimulated:
 
     def add(self, request: ClientRequest) -> Sequence[Delivered]:
         """See `Engine`."""
-        sampling = self._engine.sampling.SamplingParams(
-            max_new_tokens=request.max_tokens, stop_token_ids=list(request.stop) or None
-        )
-        sampling.normalize(None)
+        sampling = sampling_of(self._engine.sampling.SamplingParams, request)
         if clipped(self._live.scheduler, request, sampling):
             return (Delivered(request.id, ended="refused", why="there is no room for so many tokens"),)
         self._clients[request.id] = request
-        self._tell(
-            "TokenizedGenerateReqInput",
-            rid=request.id + self._end,
-            input_text=None,
-            input_ids=array("q", request.prompt),
-            input_embeds=None,
-            mm_inputs=None,
-            token_type_ids=None,
-            sampling_params=sampling,
-            return_logprob=False,
-            logprob_start_len=-1,
-            top_logprobs_num=0,
-            token_ids_logprob=None,
-            stream=True,
-            priority=request.priority if self._priorities else None,
-            cache_salt=request.salt,
-        )
+        fields = tokenized(request, sampling, priorities=self._priorities)
+        self._tell("TokenizedGenerateReqInput", rid=request.id + self._end, **fields)
         return ()
 
     def _called(self, inside: str) -> str:
