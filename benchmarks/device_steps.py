@@ -193,12 +193,14 @@ def steps(
         case = Case(draw)
         host = tables(case.groups, case.requests, num_blocks=NUM_BLOCKS, rank=case.rank, interleave=case.interleave)
         device = open_tables(host, 250)
-        captured = draw.randrange(2 * STEPS_OF_A_CASE)
+        captured = [draw.randrange(2 * STEPS_OF_A_CASE) for _ in range(2)]
         waiting: list[tuple[Expected, list[torch.Tensor]]] = []
         for step in range(min(STEPS_OF_A_CASE, number - done)):
             done += 1
-            if step == captured:
+            if step == captured[0]:
                 device.capture(draw.choice((4, 30)), draw.choice((8, 60)))
+            if step == captured[1]:
+                device.capture(30, case.requests)  # read in place
             for _ in range(draw.choice((0, 1, 1, 2, 4))):
                 case.change(host)
             tokens = case.schedule(host)
@@ -241,8 +243,8 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
         ("entries come one too early", "entry * of_group, first)", "tl.maximum(entry - 1, 0) * of_group, first)"),
         ("the last changed entry stays as it was", "inside = at < count", "inside = at < count - 1"),
         ("what fills a step up is not written", "mask=token < wanted", "mask=inside"),
-        ("the row of the request before", "rows + low, mask", "rows + tl.maximum(low - 1, 0), mask"),
-        ("a token belongs to the request that ends before it", "behind = end > token", "behind = end >= token"),
+        ("the row of the request before", "tl.gather(rows, low, 0)", "tl.gather(rows, tl.maximum(low - 1, 0), 0)"),
+        ("a token belongs to the request that ends before it", ", 0) > token", ", 0) >= token"),
         ("all tokens are the first request's", "tl.where(rounds == 0, token, 0)", "token * 0"),
         ("a search ends early", "for _ in range(rounds):", "for _ in range(rounds - 1):"),
         ("another rank's tokens are written, too", "== tl.load(there + 8)", ">= 0"),
@@ -266,11 +268,17 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
         ("null becomes a block", "torch.where(block == 0, 0, block * split + part)", "block * split + part"),
     ],
     "device_tables": [
-        ("a buffer is not waited for", "if self._fetched[turn] != buffer.filled:", "if False:"),
+        ("a buffer is not waited for", "if self._read.item(turn) != buffer.filled:", "if False:"),
+        ("two buffers are filled while they are read", "if self._read", "if not turn and self._read"),
         (
-            "one buffer is filled while it is fetched",
-            "self._fetched[turn] != buffer.filled",
-            "self._turn and self._turn ^ 1",
+            "a buffer counts as read by the first kernel that reads it",
+            "last, before, rounds",
+            "buffer.filled, turn, rounds",
+        ),
+        (
+            "what is read as a copy is not copied",
+            "buffer.memory[:used])\n        self.launch(",
+            "buffer.memory[:4])\n        self.launch(",
         ),
         (
             "the tables are not committed",
@@ -278,7 +286,8 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
             "                self.launch(0, wanted)",
         ),
         ("the places of the step before", "if tokens:", "if tokens > 4:"),
-        ("requests are those of the step before", "if not in_order or requests > buffer.in_order:", "if not in_order:"),
+        ("rows are those of the step before", "if not own_rows or requests > buffer.own_rows:", "if not own_rows:"),
+        ("lengths are those of the step before", "if not one_each or requests > buffer.one_each:", "if not one_each:"),
     ],
     "block_tables": [
         (
@@ -323,7 +332,7 @@ def found(module: str, old: str, new: str, kernels: str, device: str, most: int 
             for number, wrong in enumerate(steps(most, 1, made, tables), 1):
                 if wrong:
                     return number
-        except IndexError:  # torch would read or write outside, or what is waited for was never queued
+        except (IndexError, RuntimeError):  # torch would read or write outside, or what is waited for was never queued
             return number + 1
     return None
 

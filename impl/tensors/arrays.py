@@ -20,8 +20,8 @@ ONE = np.array(1)
 
 
 def all_true(true: np.ndarray[Any, Any]) -> bool:
-    """Whether all are; `argmin` costs a fraction of `all` on few."""
-    return not true.size or true.item(true.argmin()) != 0
+    """Whether all of these bool are; to look for a zero byte costs a fraction of `all` on few."""
+    return 0 not in true.tobytes()
 
 
 def least_and_most(numbers: Integers) -> tuple[int, int]:

@@ -6,7 +6,7 @@ All is numpy. `DeviceTables` brings the changes to a device and makes the slots 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from .arrays import ONE, BlockIds, Integers, Places, Rows, all_true, least_and_m
 from .table_layout import GroupTable, TableLayout
 
 NULL_BLOCK = 0
+UNSIGNED = np.dtype(np.uint64)
 LONG = 64
 """Block ids of a row from which on they are copied row by row."""
 
@@ -22,22 +23,11 @@ Change: TypeAlias = tuple[Integers, Entries]
 """Entries that were changed, as indices into all, and the block ids that they then had."""
 
 
-class StepTokens(NamedTuple):
-    """The tokens of a step."""
-
-    tokens: int
-    rows: Places
-    """Of each request."""
-    starts: Places
-    """The first position of each."""
-    ends: Places
-    """The tokens up to and with each."""
-    in_order: bool
-    """Whether rows are 0, 1, ..., and each has one token: token i is that of request i."""
-
+StepTokens: TypeAlias = tuple[int, Places, Places, Places]
+"""The tokens of a step: how many; of each request its row, its first position, and the tokens up to and with it."""
 
 NONE = np.zeros(0, np.int64)
-NOTHING = StepTokens(0, NONE, NONE, NONE, True)
+NOTHING: StepTokens = (0, NONE, NONE, NONE)
 
 
 class BlockTables:
@@ -94,6 +84,8 @@ class BlockTables:
         self.num_tokens = 0
         """Tokens scheduled."""
         self._step = NOTHING
+        self.own_rows = self.one_each = True
+        """Whether rows of the step are 0, 1, ...; whether each has one token. With both, token i is request i's."""
 
     def table(self, group: int) -> np.ndarray[Any, np.dtype[np.int32]]:
         """(max_requests, max_blocks) as it is now; cannot be written through."""
@@ -124,7 +116,7 @@ class BlockTables:
         if in_order:
             filled = self._next_of[:, : len(where)] if group is None else self._next_of[self._checked_group(group)]
             filled = filled if group is None else filled[: len(where)]
-            at = filled.flatten()
+            at = filled.copy().ravel()
         else:
             cells = self._cells(group, where)
             at = self._next.take(cells)
@@ -138,7 +130,7 @@ class BlockTables:
         values = ids.astype(np.int32)
         self._flat[at] = values
         if in_order:
-            np.add(filled, ONE, out=filled)
+            filled[...] = filled + ONE  # `add` in place takes three times as long on one
         else:
             self._next[cells] = at + ONE
         self._fullest += 1
@@ -149,7 +141,7 @@ class BlockTables:
             # With the next block of every group there are places for so many more tokens.
             if in_order:
                 behind = self._behind[: len(where)]
-                np.add(behind, self._step_of_all, out=behind)
+                behind[...] = behind + self._step_of_all
             else:
                 self._behind[where] = self._behind.take(where) + self._step_of_all
             return
@@ -227,16 +219,16 @@ class BlockTables:
         if len(where) != len(first) or (lengths is not None and len(lengths) != len(first)):
             raise ValueError(f"{len(first)} start positions but {len(where)} rows: give one of all for each request")
         if lengths is None:
-            ends = self._one_each[: len(first)]
-            sizes, last = None, first
+            sizes, ends = None, self._one_each[: len(first)]
         else:
             sizes = whole_numbers(lengths)
-            ends, last = sizes.cumsum(), first + sizes - ONE
-        if groups is not None or not self._have_places(where, first, last):
+            ends = np.add.accumulate(sizes)
+        if groups is not None or not self._have_places(where, first, sizes):
             of_groups = range(len(self.groups)) if groups is None else groups
             self._check_runs(where, first, np.ones_like(first) if sizes is None else sizes, of_groups)
         self.num_tokens = tokens = ends.item(-1) if len(ends) else 0
-        self._step = StepTokens(tokens, where, first, ends, rows is None and lengths is None)
+        self._step = tokens, where, first, ends
+        self.own_rows, self.one_each = rows is None, lengths is None
         return tokens
 
     # What a device is told.
@@ -263,6 +255,7 @@ class BlockTables:
         if self.num_changed:
             return NOTHING
         taken, self._step, self.num_tokens = self._step, NOTHING, 0
+        self.own_rows = self.one_each = True
         return taken
 
     def mark_all(self) -> None:
@@ -273,7 +266,7 @@ class BlockTables:
 
     # Checks.
 
-    def _have_places(self, rows: Places, first: Places, last: Places) -> bool:
+    def _have_places(self, rows: Places, first: Places, sizes: Places | None) -> bool:
         """Whether all is well, as it is in most steps. Few passes: this is what a decode step waits for."""
         if self._any_ring:
             return False
@@ -281,11 +274,12 @@ class BlockTables:
             whole, behind = self._first[: len(rows)], self._behind[: len(rows)]
         else:
             whole, behind = self._first.take(rows), self._behind.take(rows)
-        if last is not first and not all_true(last >= first):
+        if self._some_null and not all_true(first >= whole):
             return False
-        if self._some_null:
-            return all_true(first >= whole) and all_true(last < behind)
-        return all_true(first.view(np.uint64) < behind.view(np.uint64)) and (last is first or all_true(last < behind))
+        # A negative number is more than any as an unsigned one.
+        if not all_true(first.view(UNSIGNED) < behind.view(UNSIGNED)):
+            return False
+        return sizes is None or all_true((sizes - ONE).view(UNSIGNED) < (behind - first).view(UNSIGNED))
 
     def _check_runs(self, rows: Places, starts: Places, lengths: Places, groups: Sequence[int]) -> None:
         """Raises ValueError unless so many tokens of each of these rows have places."""
@@ -400,7 +394,7 @@ class BlockTables:
         return group
 
     def _checked(self, rows: Places) -> Places:
-        unsigned = rows.view(np.uint64)
+        unsigned = rows.view(UNSIGNED)
         if rows.size and unsigned.item(unsigned.argmax()) >= self.max_requests:
             wrong = rows[(rows < 0) | (rows >= self.max_requests)]
             raise ValueError(f"there is no row {wrong[0]}: rows are 0 to {self.max_requests - 1}")

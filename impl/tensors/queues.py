@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -91,7 +92,31 @@ class CudaQueue(HostQueue):
         with torch.cuda.graph(graph):
             work()
         replay: Callable[[], None] = graph.replay
-        return replay
+        return _launcher(graph) or replay
+
+
+def _launcher(graph: torch.cuda.CUDAGraph) -> Callable[[], None] | None:
+    """Launches it on the current stream by the driver, a microsecond sooner than `replay`; None where that cannot be.
+
+    RuntimeError, when called, for an error of the device.
+    """
+    import torch
+
+    stream_of = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    try:
+        launch, captured = ctypes.CDLL("libcuda.so.1").cuGraphLaunch, graph.raw_cuda_graph_exec()
+    except (OSError, AttributeError):
+        return None
+    if stream_of is None:
+        return None
+    launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    device = torch.cuda.current_device()
+
+    def replay(kept: torch.cuda.CUDAGraph = graph) -> None:
+        if error := launch(captured, stream_of(device)):
+            raise RuntimeError(f"the device cannot launch a graph: CUDA error {error}")
+
+    return replay
 
 
 def queue_of(device: torch.device) -> DeviceQueue:

@@ -15,8 +15,8 @@ from ..specs.interface import KVCacheConfig, UniformTypeKVCacheSpecs
 
 HEADER = 8
 """Numbers at the beginning of what is staged: changed entries, requests, tokens, where the new entries begin, how often
-the buffer was filled, which of both it is, and how many halvings find the request of a token: none if token i is that
-of request i."""
+the buffer of the step before was filled, which one it is, and how many halvings find the request of a token: none if
+token i is that of request i."""
 FIELDS = (
     "host_base", "host_row", "device_base", "stride", "split", "size", "width", "parallel", "rank", "entries", "state"
 )  # fmt: skip

@@ -29,16 +29,16 @@ def place(block_id: Any, position: Any, width: Any) -> Any:
 class TorchKernels:
     """The kernels of tables and slots for one layout on one device.
 
-    `staged` is what `DeviceTables` has copied: its header says how much there is to do. That it was copied each kernel
-    says first, since a step may have only one of them.
+    `staged` is a buffer that `DeviceTables` has filled, or a copy: its header says how much there is to do. Each kernel
+    says first that those of the step before are done with its buffer, since a step may have only one of them.
     """
 
-    def __init__(self, layout: TableLayout, device: torch.device, fetched: torch.Tensor) -> None:
-        """`fetched` is memory of the host, in which each buffer is told how often it was fetched."""
+    def __init__(self, layout: TableLayout, device: torch.device, read: torch.Tensor) -> None:
+        """`read` is memory of the host, in which each buffer is told how often it was read."""
         import torch
 
         self.layout = layout
-        self.fetched = fetched
+        self.read = read
         self.bases = torch.tensor(layout.bases, device=device)
         self.numbers = numbers_on(layout, device).long()
 
@@ -46,7 +46,7 @@ class TorchKernels:
         """Write the changed entries that are staged, at most so many, into the tables of all groups."""
         import torch
 
-        count, _, _, values_at = self._fetched(staged)
+        count, _, _, values_at = self._header(staged)
         index = staged[self.layout.changes_at : self.layout.changes_at + count].long()
         block = staged[values_at : values_at + count]
         base, host_row, device_base, stride, split = self.numbers[
@@ -64,7 +64,7 @@ class TorchKernels:
         import torch
 
         layout = self.layout
-        _, requests, tokens, _ = self._fetched(staged)
+        _, requests, tokens, _ = self._header(staged)
         places.fill_(NO_SLOT)
         if not tokens:
             return
@@ -83,10 +83,10 @@ class TorchKernels:
             found = block if state else place(block, local, width)
             places[group, :tokens] = torch.where(mine & (block != 0), found, NO_SLOT)
 
-    def _fetched(self, staged: torch.Tensor) -> list[int]:
-        """The first four numbers of the header; the host may fill its buffer anew."""
+    def _header(self, staged: torch.Tensor) -> list[int]:
+        """Its first four numbers; the host may fill the buffer of the step before anew."""
         numbers: list[int] = staged[:6].tolist()
-        self.fetched[numbers[5]] = numbers[4]
+        self.read[numbers[5]] = numbers[4]
         return numbers[:4]
 
 

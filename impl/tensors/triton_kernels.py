@@ -28,9 +28,12 @@ TILE = 256
 
 
 @triton.jit
-def _say_fetched(staged, fetched):
-    """What is staged is the device's own: the host may fill its buffer anew."""
-    tl.store(fetched + tl.load(staged + 5), tl.load(staged + 4))
+def _say_read(staged, read):
+    """The kernels of the step before are done: the host may fill its buffer anew.
+
+    Last in a kernel, since what follows a write waits for what is written, and that may come from the host.
+    """
+    tl.store(read + tl.load(staged + 5), tl.load(staged + 4))
 
 
 @triton.jit(do_not_specialize=["changes_at", "groups", "most_parts"])
@@ -38,7 +41,7 @@ def _write_entries(
     table,
     staged,
     numbers,
-    fetched,
+    read,
     changes_at,
     groups,
     most_parts,
@@ -46,8 +49,6 @@ def _write_entries(
     FIELDS: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    if tl.program_id(0) == 0:
-        _say_fetched(staged, fetched)
     count = tl.load(staged)
     values_at = tl.load(staged + 3)
     at = tl.program_id(0) * TILE + tl.arange(0, TILE)
@@ -71,6 +72,8 @@ def _write_entries(
             tl.store(table + first + part, value, mask=inside & (part < split))
     else:
         tl.store(table + first, block, mask=inside)
+    if tl.program_id(0) == 0:
+        _say_read(staged, read)
 
 
 @triton.jit(do_not_specialize=["most_requests", "interleave", "stride", "wanted"])
@@ -79,7 +82,7 @@ def _map_tokens(
     table,
     staged,
     numbers,
-    fetched,
+    read,
     most_requests,
     interleave,
     stride,
@@ -87,33 +90,40 @@ def _map_tokens(
     PARALLEL: tl.constexpr,
     RING: tl.constexpr,
     STATE: tl.constexpr,
+    ALONE: tl.constexpr,
+    REQUESTS: tl.constexpr,
     HEADER: tl.constexpr,
     FIELDS: tl.constexpr,
     TILE: tl.constexpr,
 ):
     group = tl.program_id(1)
-    if tl.program_id(0) + group == 0:
-        _say_fetched(staged, fetched)
-    rows = staged + HEADER
-    starts = rows + most_requests
-    ends = starts + most_requests
     requests = tl.load(staged + 1)
     tokens = tl.load(staged + 2)
     rounds = tl.load(staged + 6)
     token = tl.program_id(0) * TILE + tl.arange(0, TILE)
     inside = token < tokens
+    # All requests are read at once, since each read may go to the host's memory; a program alone does not wait for
+    # their number.
+    number = tl.arange(0, REQUESTS)
+    asked = number < (most_requests if ALONE else requests)
+    of_number = staged + HEADER + number
+    rows = tl.load(of_number, mask=asked, other=0)
+    starts = tl.load(of_number + most_requests, mask=asked, other=0)
+    ends = tl.load(of_number + 2 * most_requests, mask=asked, other=0)
+    ends = tl.where(number < requests, ends, 2147483647)
     # The request of a token is the first that ends behind it.
     low = tl.where(rounds == 0, token, 0)
     high = low * 0 + requests
     for _ in range(rounds):
         middle = (low + high) // 2
-        end = tl.load(ends + middle, mask=inside & (middle < requests), other=2147483647)
-        behind = end > token
+        behind = tl.gather(ends, tl.minimum(middle, REQUESTS - 1), 0) > token
         high = tl.where(behind, middle, high)
         low = tl.where(behind, low, middle + 1)
-    begin = tl.load(ends + low - 1, mask=inside & (low > 0), other=0)
-    row = tl.load(rows + low, mask=inside, other=0)
-    local = tl.load(starts + low, mask=inside, other=0) + token - begin
+    low = tl.minimum(low, REQUESTS - 1)
+    begin = tl.where(low > 0, tl.gather(ends, tl.maximum(low - 1, 0), 0), 0)
+    row = tl.gather(rows, low, 0)
+    row = tl.where(inside, row, 0)
+    local = tl.where(inside, tl.gather(starts, low, 0) + token - begin, 0)
     there = numbers + group * FIELDS
     width = tl.load(there + 6)
     mine = inside
@@ -138,14 +148,16 @@ def _map_tokens(
         found = tl.where(tl.load(there + 10) != 0, wide, found)
     found = tl.where(block != 0, found, -1)
     tl.store(places + group * stride + token, found, mask=token < wanted)
+    if tl.program_id(0) + group == 0:
+        _say_read(staged, read)
 
 
 class TritonKernels:
     """The kernels of tables and slots for one layout on one device, called as those of `torch_kernels`."""
 
-    def __init__(self, layout: TableLayout, device: torch.device, fetched: torch.Tensor) -> None:
+    def __init__(self, layout: TableLayout, device: torch.device, read: torch.Tensor) -> None:
         self.layout = layout
-        self.fetched = fetched
+        self.read = read
         self.numbers = numbers_on(layout, device)
         # What no group of the layout has is no part of the kernel.
         self.has = {
@@ -159,7 +171,7 @@ class TritonKernels:
         layout = self.layout
         sizes = layout.changes_at, len(layout.groups), layout.split
         _write_entries[(max(triton.cdiv(most, TILE), 1),)](
-            table, staged, self.numbers, self.fetched, *sizes, SPLIT=layout.split > 1, FIELDS=len(FIELDS), TILE=TILE
+            table, staged, self.numbers, self.read, *sizes, SPLIT=layout.split > 1, FIELDS=len(FIELDS), TILE=TILE
         )
 
     def map_tokens(self, table: torch.Tensor, staged: torch.Tensor, places: torch.Tensor) -> None:
@@ -171,9 +183,11 @@ class TritonKernels:
             table,
             staged,
             self.numbers,
-            self.fetched,
+            self.read,
             *sizes,
             **self.has,
+            ALONE=tokens <= TILE,
+            REQUESTS=max(triton.next_power_of_2(layout.max_requests), 2),
             HEADER=HEADER,
             FIELDS=len(FIELDS),
             TILE=TILE,

@@ -48,14 +48,13 @@ class One:
     def __init__(self, value: Number) -> None:
         self.value = value
 
-    def item(self, index: int) -> Number:
-        """The number."""
-        assert index == 0
-        return self.value
+    def tobytes(self) -> tuple[Number]:
+        """What says whether it is 0."""
+        return (self.value,)
 
-    def argmin(self) -> int:
-        """Where the least number is."""
-        return 0
+    def view(self, kind: Any) -> "One":
+        """The number as 64 bits without a sign."""
+        return One(picked(self.value < 0, self.value + 2**64, self.value))
 
     def take(self, rows: "One") -> "One":
         """The number, which is that of every row."""
@@ -114,7 +113,7 @@ def _slot_of_tables(kind: Any) -> Any:
         first = picked(entry == 0, (position // b + 1) * b, 0)
         tables = bare(kind, _any_ring=False, _some_null=True, _rows=(), _first=One(first), _behind=One(max_blocks * b))
         at = One(position)
-        if not tables._have_places(One(0), at, at):
+        if not tables._have_places(One(0), at, None):
             raise ValueError("this token has no slot")
         return torch_kernels.place(One(entry), at, b).value
 
