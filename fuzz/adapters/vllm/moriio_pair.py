@@ -60,7 +60,7 @@ class MoriioHalf(PairHalf):
     def schedule(self) -> ScheduledBatch | None:
         """See `HalfEngine`: while a handshake is not answered, the engine stands."""
         if self._waits_for_a_handshake():
-            self._tell_router()
+            self._tell_alive()
             return None
         batch = super().schedule()
         return batch and replace(batch, awaited=tuple(one.id for one in batch.transfers))
