@@ -271,6 +271,12 @@ KNOWN: Mapping[str, KnownCause] = {
         fixed="0.27",
         engine=remedies.store_nothing_of_who_never_ran,
     ),
+    "vllm-project/vllm#52170": KnownCause(
+        *((FATE,), lambda story, setup: setup.connector in CHUNKS),
+        rule="^schedule raises AssertionError",
+        fixed="0.27",
+        engine=remedies.store_what_has_blocks,
+    ),
     "chunks-not-offloaded": KnownCause(
         *((FATE,), lambda story, setup: setup.connector in CHUNKS and _has_chunks(setup)),
         rule="^add raises AssertionError",

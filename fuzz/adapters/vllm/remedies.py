@@ -251,6 +251,24 @@ def store_nothing_of_who_never_ran(engine: Any) -> None:
         _wrap(half, "_calc_num_offloadable_tokens", offloadable)
 
 
+def store_what_has_blocks(engine: Any) -> None:
+    """No more of a request is stored than it has blocks for."""
+    for worker in engine.connected():
+        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
+        if not hasattr(half, "_calc_num_offloadable_tokens"):
+            continue
+
+        def offloadable(original: Callable[..., int], status: Any, tokens: int, half: Any = half) -> int:
+            many = half.config.blocks_per_chunk
+            covered = (
+                len(state.block_ids) // many * group.tokens_per_chunk
+                for group, state in zip(half.config.kv_group_configs, status.group_states, strict=True)
+            )
+            return min(original(status, tokens), *covered)
+
+        _wrap(half, "_calc_num_offloadable_tokens", offloadable)
+
+
 def store_own_blocks_only(engine: Any) -> None:
     """A group's blocks are stored, and none that another group has got since."""
     group_of = module("v1.core.kv_cache_utils").get_group_id

@@ -171,6 +171,7 @@ BY_EXPERIMENT = (
     ("vllm==0.26.0", "copy-over-stored-block", "copy-over-stored-block", MEMORY),
     ("vllm==0.28.0", "copy-over-stored-block", "copy-over-stored-block", MEMORY),
     ("vllm==0.26.0", "cancelled-before-it-ran", "vllm-project/vllm#49118", FATE),
+    ("vllm==0.26.0", "stored-without-blocks", "vllm-project/vllm#52170", FATE),
     ("vllm==0.26.0", "chunks-not-offloaded", "chunks-not-offloaded", FATE),
     # Without giving up any blocks the contract would object:
     ("vllm==0.23.0", "window-cut-in-flight", "window-cut-too-early", MEMORY),
