@@ -327,6 +327,40 @@ def load_beside_no_drafts(engine: Any) -> None:
     engine.scheduler._spec_decode_step_blocks = 0
 
 
+def load_one_by_one(engine: Any, connector: Any = None) -> None:
+    """Nobody is loaded while somebody who was holds blocks and does not run. `connector`: who is asked for loads, else
+    the scheduler's."""
+    scheduler = engine.scheduler
+    if (asked := connector or scheduler.connector) is None:
+        return
+
+    def matched(original: Callable[..., Any], request: Any, *given: Any, **named: Any) -> Any:
+        tokens, later = original(request, *given, **named)
+        own, running = scheduler.kv_cache_manager.get_block_ids, scheduler.running
+        others = [one for one in scheduler.requests.values() if one is not request and one not in running]
+        if later and any(any(own(one.request_id)) for one in others):
+            return None, False
+        return tokens, later
+
+    _wrap(asked, "get_num_new_matched_tokens", matched)
+
+
+def serve_who_holds_blocks_first(engine: Any) -> None:
+    """Where nothing runs, who waits and holds blocks comes before all others, whatever their priorities."""
+    scheduler = engine.scheduler
+
+    def schedule(original: Callable[..., Any], *given: Any) -> Any:
+        own = scheduler.kv_cache_manager.get_block_ids
+        for queue in () if scheduler.running else (scheduler.waiting, scheduler.skipped_waiting):
+            for request in [one for one in queue if any(own(one.request_id))]:
+                queue.remove_request(request)
+                request.priority = -1
+                queue.add_request(request)
+        return original(*given)
+
+    _wrap(scheduler, "schedule", schedule)
+
+
 def look_up_all_groups_at_once(engine: Any) -> None:
     """With a connector, too, a hit ends where it ends in every group."""
     coordinator = engine.scheduler.kv_cache_manager.coordinator
