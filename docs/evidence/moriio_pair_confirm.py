@@ -181,9 +181,7 @@ def shared() -> None:
         SimpleNamespace(request_id=name, num_computed_tokens=6, num_in_flight_tokens=2, num_tokens=5) for name in "ab"
     ]
     tables = {"a": ([1, 2],), "b": ([1, 3],)}
-    scheduler = SimpleNamespace(
-        block_size=4, kv_cache_manager=SimpleNamespace(get_block_ids=lambda name: tables[name])
-    )
+    scheduler = SimpleNamespace(block_size=4, kv_cache_manager=SimpleNamespace(get_block_ids=lambda name: tables[name]))
     of_this_step = dict.fromkeys("ab", 1)
     Scheduler._update_requests_with_invalid_blocks(scheduler, shares, {1}, of_this_step)
     first, second = shares

@@ -68,9 +68,7 @@ DEFECTS: Mapping[str, Defect] = {
         FATE, "schedule raises AssertionError", _shorten_before_it_is_looked_up, fixed="0.29"
     ),
     "read-behind-the-lease": Defect(MEMORY, "holds", _fail_what_came_too_late),
-    "vllm-project/vllm#43226": Defect(
-        FATE, "update raises AssertionError", _hear_of_nobody_who_has_gone, fixed="0.30"
-    ),
+    "vllm-project/vllm#43226": Defect(FATE, "update raises AssertionError", _hear_of_nobody_who_has_gone, fixed="0.30"),
     "vllm-project/vllm#52234": Defect(MEMORY, "", _end_who_failed, fixed="0.30"),
 }
 """Those of the halves of NixlConnector (docs/evidence/pairs.md)."""
