@@ -264,7 +264,7 @@ def store_what_has_blocks(engine: Any) -> None:
                 len(state.block_ids) // many * group.tokens_per_chunk
                 for group, state in zip(half.config.kv_group_configs, status.group_states, strict=True)
             )
-            return min(original(status, tokens), *covered)
+            return int(min(original(status, tokens), *covered))
 
         _wrap(half, "_calc_num_offloadable_tokens", offloadable)
 
