@@ -348,14 +348,18 @@ def load_one_by_one(engine: Any, connector: Any = None) -> None:
 def serve_who_holds_blocks_first(engine: Any) -> None:
     """Where nothing runs, who waits and holds blocks comes before all others, whatever their priorities."""
     scheduler = engine.scheduler
+    asked: dict[str, int] = {}
 
     def schedule(original: Callable[..., Any], *given: Any) -> Any:
         own = scheduler.kv_cache_manager.get_block_ids
-        for queue in () if scheduler.running else (scheduler.waiting, scheduler.skipped_waiting):
-            for request in [one for one in queue if any(own(one.request_id))]:
-                queue.remove_request(request)
-                request.priority = -1
-                queue.add_request(request)
+        for queue in (scheduler.waiting, scheduler.skipped_waiting):
+            for request in list(queue):
+                before = asked.setdefault(request.request_id, request.priority)
+                now = min(-1, before) if not scheduler.running and any(own(request.request_id)) else before
+                if request.priority != now:
+                    queue.remove_request(request)
+                    request.priority = now
+                    queue.add_request(request)
         return original(*given)
 
     _wrap(scheduler, "schedule", schedule)
