@@ -324,7 +324,9 @@ def admit_without_room_for_all(engine: Any) -> None:
 
 def load_beside_no_drafts(engine: Any) -> None:
     """A load may begin where the request itself fits, without room for a step of drafts besides."""
-    engine.scheduler._spec_decode_step_blocks = 0
+    scheduler = engine.scheduler
+    is_asked = callable(getattr(scheduler, "_spec_decode_step_blocks", None))  # of 0.31; a number since
+    scheduler._spec_decode_step_blocks = (lambda: 0) if is_asked else 0
 
 
 def load_one_by_one(engine: Any, connector: Any = None) -> None:

@@ -173,6 +173,7 @@ BY_EXPERIMENT = (
     ("vllm==0.26.0", "cancelled-before-it-ran", "vllm-project/vllm#49118", FATE),
     ("vllm==0.29.0", "offloading-stands-still", "loads-block-each-other", PROGRESS),
     ("vllm==0.26.0", "loads-block-each-other-in-multi", "loads-block-each-other", PROGRESS),
+    ("vllm==0.31.0", "load-beside-drafts", "vllm-project/vllm#57104", PROGRESS),
     ("vllm==0.26.0", "stored-without-blocks", "vllm-project/vllm#52170", FATE),
     ("vllm==0.26.0", "chunks-not-offloaded", "chunks-not-offloaded", FATE),
     # Without giving up any blocks the contract would object:
