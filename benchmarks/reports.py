@@ -31,7 +31,6 @@ from tests.fuzz.reports_2026 import (
     REPORTS,
     REPOSITORIES,
     SHOWN,
-    SHOWN_BY,
     Report,
     named_mistakes,
 )
@@ -183,8 +182,9 @@ def page_of(rows: Mapping[str, Row], by: str, on: str) -> str:
         if missing := [one for one in REPORTS[number] if not one.mistakes]:
             lines += ["", "Not planted:", ""]
             lines += table("report | what went wrong | why not", [(_link(one.name), *one[1:4:2]) for one in missing])
-    lines += ["", "## On a release", "", f"`{SHOWN_BY}` shows these as well:", ""]
-    lines += table("report | under the name | judge", [(_link(one), *_shown(*shown)) for one, shown in SHOWN.items()])
+    lines += ["", "## On a release", "", "`blockproof simulate --keep-going --target ...` shows these as well:", ""]
+    head = "report | under the name | judge | target"
+    lines += table(head, [(_link(one), *_shown(*shown)) for one, shown in SHOWN.items()])
     lines += ["", "## Mistakes", ""]
     head = "mistake | where | judge | seconds: | steps: | smallest story: | what is said"
     return "\n".join([*lines, *table(head, [_mistake(name, row) for name, row in rows.items()]), ""])
@@ -212,8 +212,8 @@ def _link(name: str) -> str:
     return f"[{REPOSITORIES[short]}#{number}](https://github.com/{REPOSITORIES[short]}/issues/{number})"
 
 
-def _shown(name: str, judge: str) -> tuple[str, str]:
-    return (_link(name) if "#" in name else f"[{name}](deviations.md#{name})"), judge
+def _shown(name: str, judge: str, run: str) -> tuple[str, str, str]:
+    return (_link(name) if "#" in name else f"[{name}](deviations.md#{name})"), judge, f"`{run}`"
 
 
 def _report(one: Report, rows: Mapping[str, Row]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from unittest.mock import MagicMock
 
 from engine_without_device import NoDevice, layer, release, start, submit
 from store_outside import Store, loading
+from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.outputs import KVConnectorOutput
 
 sys.modules.setdefault("msgpack", MagicMock())  # for messages alone
@@ -174,8 +175,25 @@ def loads() -> None:
         print(f"with a window beside: RuntimeError: {str(error)[:60]}...")
 
 
+def shared() -> None:
+    """Two requests of five tokens each that share a block; its load fails while one step more is in flight."""
+    shares = [
+        SimpleNamespace(request_id=name, num_computed_tokens=6, num_in_flight_tokens=2, num_tokens=5) for name in "ab"
+    ]
+    tables = {"a": ([1, 2],), "b": ([1, 3],)}
+    scheduler = SimpleNamespace(block_size=4, kv_cache_manager=SimpleNamespace(get_block_ids=lambda name: tables[name]))
+    of_this_step = dict.fromkeys("ab", 1)
+    Scheduler._update_requests_with_invalid_blocks(scheduler, shares, {1}, of_this_step)
+    first, second = shares
+    print(
+        f"of {second.num_tokens} tokens, who shares a block that failed counts {second.num_computed_tokens} as computed"
+        f" (who computes it again: {first.num_computed_tokens}): nothing is left to sample its first token from"
+    )
+
+
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
     print(f"vLLM {release}")
     engines()
     loads()
+    shared()

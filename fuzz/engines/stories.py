@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from ..findings.story_finding import StoryFinding
@@ -258,19 +259,25 @@ class Stories:
         by a check of the engine, has a name: there it is enough if nothing of this name is found, nor by others.
 
         Without a cause, another one may show that the story has, too. Then both are taken away: the finding is due to
-        the first if nothing is left, and it is still found where only the second is taken away."""
-        behind = list[tuple[Any, StoryFinding]]()
+        the first if nothing is left, and it is still found where only the second is taken away. Where the same is found
+        without either of two, and nothing without both, each would do alone: it has the name of the first."""
+        same, behind = list[Any](), list[tuple[Any, StoryFinding]]()
         for suspect in self.family.suspects(shown.judge, shown.rule, shown.what, story):
             found = self._without(suspect)
             if found is not None and _is_gone(shown, found):
                 return str(suspect.id)
             if found and (found[0].judge, found[0].rule) != (shown.judge, shown.rule):
                 behind.append((suspect, found[0]))
+            elif found:
+                same.append(suspect)
         for suspect, then in behind:
             for both in self.family.without(suspect).suspects(then.judge, then.rule, then.what, story):
                 alone = self.family.suspect(both.id, story)
                 if self._without(both) == [] and self._without(alone, may_refuse=False) != []:
                     return str(suspect.id)
+        for one, other in combinations(same, 2):
+            if self._without(self.family.without(one).suspect(other.id, story), may_refuse=False) == []:
+                return str(one.id)
         return ""
 
     def _without(self, suspect: Any, *, may_refuse: bool = True) -> list[StoryFinding] | None:

@@ -6,7 +6,7 @@ nothing is heard any more is begun anew.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .network import HALVES, Node, Port
@@ -159,3 +159,87 @@ class AttemptsRouter:
     def _current(self, id: str, attempt: int) -> Job | None:
         job = self._jobs.get(id)
         return job if job is not None and job.attempt == attempt else None
+
+
+@dataclass
+class HeldAttempt:
+    """An attempt, as an engine has it."""
+
+    id: str
+    attempt: int
+    tokens: list[int] = field(default_factory=list)
+
+
+class AttemptsHalf:
+    """What an engine behind such a router does with attempts, whatever engine it is: see `HalfEngine`."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._held: dict[str, HeldAttempt] = {}
+        """By the name that its scheduler has for it."""
+        self._newest: dict[str, int] = {}
+        self._beat = 0
+
+    def _name(self, id: str, attempt: int) -> str:
+        """What its scheduler calls an attempt."""
+        return f"{id}/{attempt}"
+
+    def _serve(self, name: str, request: ClientRequest, parameters: Mapping[str, Any]) -> bool:
+        """Give it to the scheduler; False if that refuses it."""
+        raise NotImplementedError
+
+    def _stop(self, name: str) -> None:
+        """The scheduler is to give it up."""
+        raise NotImplementedError
+
+    def _hear(self, message: Any) -> None:
+        """A message of the other engine."""
+        raise NotImplementedError
+
+    def receive(self, sender: str, message: Any) -> None:
+        """See `HalfEngine`. An attempt is served unless it or a newer one was there already; an older one ends."""
+        match message:
+            case Serve(request, attempt, parameters):
+                before = self._newest.get(request.id, 0)
+                if attempt <= before:
+                    return
+                self._newest[request.id] = attempt
+                self._abort(self._name(request.id, before))
+                name = self._name(request.id, attempt)
+                if self._serve(name, request, parameters):
+                    self._held[name] = HeldAttempt(request.id, attempt)
+                else:
+                    self._port.send("router", TokensTold(request.id, attempt, (), "refused"))
+            case Abort(id, attempt):
+                self._newest[id] = max(attempt, self._newest.get(id, 0))
+                self._abort(self._name(id, attempt))
+            case _:
+                self._hear(message)
+
+    def _abort(self, name: str) -> HeldAttempt | None:
+        """It ends here, if it is here."""
+        if (held := self._held.pop(name, None)) is not None:
+            self._stop(name)
+        return held
+
+    def _fail(self, name: str) -> None:
+        """It ends here, and the router is told so."""
+        if (held := self._abort(name)) is not None:
+            self._port.send("router", TokensTold(held.id, held.attempt, (), "failed"))
+
+    def _tell_alive(self) -> None:
+        """Now and then, what it works on; a new life at once."""
+        if (self._held or not self._beat) and self._port.now >= self._beat:
+            self._beat = self._port.now + BEAT
+            held = tuple((one.id, one.attempt) for one in self._held.values())
+            self._port.send("router", Alive(self._port.life, held))
+
+    def _tell_tokens(self, name: str, new: Sequence[int], ended: Ended, where: Mapping[str, Any] | None = None) -> None:
+        """The second engine tells of all tokens, the first one of attempts that end."""
+        if (held := self._held.get(name)) is None:
+            return
+        held.tokens += new
+        if ended:
+            del self._held[name]
+        if ended or self._port.name == "decode":
+            self._port.send("router", TokensTold(held.id, held.attempt, tuple(held.tokens), ended, where))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...model.attention import Mamba, Rule, Step, rule_for
 from .contents import ALPHABET, JUNK, TokenContents, branch_of, mixed, sampled
 from .device_records import DRAFTS_RIGHT, DeviceTransfer, OnDevice, RanStep, Voids
-from .memory import NOTHING, Placed, Slot, SlotMemory, said
+from .memory import NOTHING, Placed, Slot, SlotMemory, half_of_block, said
 from .protocol import ClientRequest, EngineShape, Scheduled, ScheduledBatch, SlotCopy, Slots, SlotTransfer, StepResults
 
 
@@ -152,18 +152,16 @@ class SimulatedDevice:
     def lose(self, half: int, of: int) -> None:
         """A half of so many that share the blocks has crashed: nothing is in its blocks, no transfer gets there any
         more, and each from there fails."""
-        many = self.shape.num_blocks // of
-        blocks = range(half * many, (half + 1) * many)
-        for memory in dict.fromkeys(self._memories):
-            for block in blocks:
+        width, kept, total = self.cells.width, list[DeviceTransfer](), self.shape.num_blocks
+        for memory, block in self.cells.pages:
+            if memory in self._memories and half_of_block(block, of, total) == half:
                 self.cells.fill(memory, block, NOTHING)
-        width, kept = self.cells.width, list[DeviceTransfer]()
         for one in self._under_way:
             there = one.told.other if one.told.tier in self._memories else ()
-            if not one.is_over and any(slot // width in blocks for slot in there):
+            if not one.is_over and any(half_of_block(slot // width, of, total) == half for slot in there):
                 one.ends, one.is_over = -1, one.told.kind == "store"
             own = one.told.device
-            if not any(slot // width in blocks for slot in own):
+            if not any(half_of_block(slot // width, of, total) == half for slot in own):
                 kept.append(one)
         self._under_way = kept
 

@@ -68,6 +68,18 @@ class SlotMemory:
         self.page(memory, block)[:] = [tag] * self.width
 
 
+def block_in_half(block: int, half: int, of: int, total: int) -> int:
+    """Where a block of one of so many engines lies on the device that they share, which has `total` blocks. A pool that
+    is larger than its engine's share goes on behind all of them."""
+    share = total // of
+    return half * share + block if block < share else total + (block - share) * of + half
+
+
+def half_of_block(block: int, of: int, total: int) -> int:
+    """Whose block that is."""
+    return min(block // (total // of), of - 1) if block < total else (block - total) % of
+
+
 class Placed:
     """Where one request's tokens lie in one group: the slots of a batch with what they mean."""
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from ...model.attention import rule_for
+from .memory import block_in_half
 from .network import HALVES, Network, Port
 from .protocol import (
     ClientRequest,
@@ -256,10 +257,7 @@ class EnginePair:
         return f"{name} {self._built[name]}/{id}"
 
     def _block(self, name: str, block: int) -> int:
-        """A block of this half; one that is not in its pool is in none."""
-        if not 0 <= block < self._blocks:
-            return block if block < 0 else block + self._total
-        return block + HALVES.index(name) * self._blocks
+        return block if block < 0 else block_in_half(block, HALVES.index(name), len(HALVES), self._total)
 
     def _slot(self, name: str, slot: int) -> int:
         return self._block(name, slot // self._width) * self._width + slot % self._width

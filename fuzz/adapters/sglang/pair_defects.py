@@ -112,10 +112,27 @@ def _admit_who_fits_alone(half: SglangHalf) -> None:
     required = queue._required_admission_tokens
 
     def asked(req: Any, allocated_tokens: int, *about: int) -> int:
-        is_alone = not queue._active_req_count() and not queue.retracted_queue
-        return allocated_tokens if is_alone else int(required(req, allocated_tokens, *about))
+        return allocated_tokens if _is_alone(queue) else int(required(req, allocated_tokens, *about))
 
     queue._required_admission_tokens = asked
+
+
+def _is_alone(queue: Any) -> bool:
+    """True if nobody has anything at the second engine who might give it back."""
+    return not queue._active_req_count() and not queue.retracted_queue
+
+
+def _ask_for_a_window(half: SglangHalf) -> None:
+    """Who is alone there is admitted if the window's pool has a window, whatever he is to answer."""
+    if half.is_first or (window := half.scheduler.sliding_window_size) is None:
+        return
+    queue = half.scheduler.disagg_decode_prealloc_queue
+    fits, page = queue._prealloc_reservation_fits, queue.token_to_kv_pool_allocator.page_size
+
+    def asked(full: int, swa: int, **budgets: Any) -> bool:
+        return bool(fits(full, min(swa, window + 2 * page) if _is_alone(queue) else swa, **budgets))
+
+    queue._prealloc_reservation_fits = asked
 
 
 DEFECTS: Mapping[str, PairDefect] = {
@@ -127,4 +144,5 @@ DEFECTS: Mapping[str, PairDefect] = {
     "given-up-is-not-told": PairDefect(PROGRESS, "", _tell_who_was_given_up),
     "restart-is-not-noticed": PairDefect(PROGRESS, "", _notice_a_new_life),
     "never-admitted-by-decode": PairDefect(PROGRESS, "", _admit_who_fits_alone),
+    "answer-asked-of-the-window": PairDefect(PROGRESS, "", _ask_for_a_window),
 }

@@ -4,12 +4,21 @@ senders and receivers, and Mooncake's manager with its threads. What stands in f
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal
 
-from ...simulation.attempts import BEAT, Abort, Alive, Serve, TokensTold
+from ...simulation.attempts import AttemptsHalf
 from ...simulation.network import Port
-from ...simulation.protocol import EngineShape, EngineView, Scheduled, ScheduledBatch, Slots, SlotTransfer, StepResults
+from ...simulation.protocol import (
+    ClientRequest,
+    EngineShape,
+    EngineView,
+    Scheduled,
+    ScheduledBatch,
+    Slots,
+    SlotTransfer,
+    StepResults,
+)
 from .clients import clipped, ended_by, sampling_of, tokenized
 from .engine import SplitRole, imported, load
 from .loop import EventLoop, LaunchedPart, LaunchedStep
@@ -23,16 +32,7 @@ _END = "."
 """Behind a name, so that no name is the beginning of another."""
 
 
-@dataclass
-class _Held:
-    """An attempt, as the engine has it."""
-
-    id: str
-    attempt: int
-    tokens: list[int] = field(default_factory=list)
-
-
-class SglangHalf:
+class SglangHalf(AttemptsHalf):
     """See `HalfEngine`."""
 
     def __init__(
@@ -45,12 +45,10 @@ class SglangHalf:
     ) -> None:
         """`other` and `counts`: see `World`; `mended`: known defects that it does not have. NotImplementedError, with
         the reason, for what SGLang does not have."""
-        self._port, self._engine = port, load()
+        super().__init__(port)
+        self._engine = load()
         self.world = World(port, other, counts)
         self._options: Mapping[str, Any] = shape.options
-        self._held: dict[str, _Held] = {}
-        self._newest: dict[str, int] = {}
-        self._beat = 0
         self._backed_up = 0
         """Slots of the host that were written to."""
         with self.world.entered():
@@ -156,61 +154,37 @@ class SglangHalf:
 
     # Messages.
 
-    def receive(self, sender: str, message: Any) -> None:
-        """See `HalfEngine`."""
-        match message:
-            case Serve(request, attempt, parameters):
-                self._serve(request, attempt, parameters)
-            case Abort(id, attempt):
-                self._newest[id] = max(attempt, self._newest.get(id, 0))
-                self._abort(id, attempt)
-            case Frames():
-                self.world.hear(message)
+    def _hear(self, message: Frames) -> None:
+        self.world.hear(message)
 
-    def _serve(self, request: Any, attempt: int, parameters: Mapping[str, Any]) -> None:
-        """An attempt, unless this one or a newer one was there already; an older one ends."""
-        before = self._newest.get(request.id, 0)
-        if attempt <= before:
-            return
-        self._newest[request.id] = attempt
-        self._abort(request.id, before)
+    def _serve(self, name: str, request: ClientRequest, parameters: Mapping[str, Any]) -> bool:
         sampling = sampling_of(self._engine.sampling.SamplingParams, request)
         if clipped(self.scheduler, request, sampling):
-            told = TokensTold(request.id, attempt, (), "refused")
-            self._port.send("router", told)
-            return
-        self._held[self._name(request.id, attempt)] = _Held(request.id, attempt)
-        self._tell(
+            return False
+        self._ask(
             "TokenizedGenerateReqInput",
-            rid=self._name(request.id, attempt),
+            rid=name,
             **tokenized(request, sampling, priorities=bool(self._options["priority"])),
             bootstrap_host=BOOTSTRAP[0],
             bootstrap_port=BOOTSTRAP[1],
             bootstrap_room=parameters["room"],
         )
+        return True
 
     def _name(self, id: str, attempt: int) -> str:
-        return f"{id}/{attempt}{_END}"
+        return f"{super()._name(id, attempt)}{_END}"
 
-    def _abort(self, id: str, attempt: int) -> None:
-        if self._held.pop(self._name(id, attempt), None) is not None:
-            self._tell("AbortReq", rid=self._name(id, attempt))
+    def _stop(self, name: str) -> None:
+        self._ask("AbortReq", rid=name)
 
-    def _tell(self, kind: str, **fields: object) -> None:
+    def _ask(self, kind: str, **fields: object) -> None:
         self._loop.inbox.append(getattr(imported("sglang.srt.managers.io_struct"), kind)(**fields))
-
-    def _tell_router(self) -> None:
-        """Now and then, what it works on; a new life at once."""
-        if (self._held or not self._beat) and self._port.now >= self._beat:
-            self._beat = self._port.now + BEAT
-            held = tuple((one.id, one.attempt) for one in self._held.values())
-            self._port.send("router", Alive(self._port.life, held))
 
     # Steps.
 
     def schedule(self) -> ScheduledBatch | None:
         """See `HalfEngine`."""
-        self._tell_router()
+        self._tell_alive()
         with self.world.entered():
             self.world.turn()
             step = self._loop.turn()
@@ -249,16 +223,8 @@ class SglangHalf:
         self._answer()
 
     def _answer(self) -> None:
-        """What became of requests: the first engine tells of those that end, the second one of all tokens."""
         for name, tokens, reason in self._loop.answers():
-            if (held := self._held.get(name)) is None:
-                continue
-            held.tokens += tokens
-            ended = ended_by(reason)
-            if ended:
-                del self._held[name]
-            if ended or self._port.name == "decode":
-                self._port.send("router", TokensTold(held.id, held.attempt, tuple(held.tokens), ended))
+            self._tell_tokens(name, tokens, ended_by(reason))
 
     def idle(self) -> bool:
         """See `HalfEngine`."""

@@ -18,7 +18,7 @@ from ...simulation.protocol import ClientRequest
 from ...simulation.story import SimulatedStory
 from ...workload.bounds import keeps_states
 from . import remedies
-from .loads import LATER
+from .loads import LATER, NOW
 from .scheduler_config import Setup, setup_of
 
 READS = (MEMORY, CHECKS)
@@ -217,8 +217,18 @@ KNOWN: Mapping[str, KnownCause] = {
     ),
     "loads-block-each-other": KnownCause(
         (PROGRESS,),
-        lambda story, setup: setup.connector == LATER and _gives_up(setup) and len(story.jobs) > 1,
-        setup=_set_up(connector=""),
+        lambda story, setup: (
+            len(story.jobs) > 1
+            and (_gives_up(setup) if setup.connector == LATER else bool(setup.connector) and setup.connector != NOW)
+        ),
+        setup=lambda setup: replace(setup, connector="" if setup.connector == LATER else setup.connector),
+        engine=remedies.load_one_by_one,
+    ),
+    "vllm-project/vllm#45388": KnownCause(
+        (PROGRESS,),
+        lambda story, setup: bool(setup.connector) and setup.policy == "priority" and len(story.jobs) > 1,
+        rule="nothing happens",
+        engine=remedies.serve_who_holds_blocks_first,
     ),
     "lookup-asserts": KnownCause(
         (FATE,),
@@ -270,6 +280,12 @@ KNOWN: Mapping[str, KnownCause] = {
         rule="^schedule raises AssertionError",
         fixed="0.27",
         engine=remedies.store_nothing_of_who_never_ran,
+    ),
+    "vllm-project/vllm#52170": KnownCause(
+        *((FATE,), lambda story, setup: setup.connector in CHUNKS),
+        rule="^schedule raises AssertionError",
+        fixed="0.27",
+        engine=remedies.store_what_has_blocks,
     ),
     "chunks-not-offloaded": KnownCause(
         *((FATE,), lambda story, setup: setup.connector in CHUNKS and _has_chunks(setup)),

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from ....model.ops import NULL, Value
-from ...simulation.judges import FATE, MEMORY, TOKENS
+from ...simulation.judges import FATE, MEMORY, PROGRESS, TOKENS
 from ...simulation.network import Port
 from ...simulation.protocol import EngineShape, ScheduledBatch, StepResults
 from .connectors import missing
@@ -60,7 +60,7 @@ class MoriioHalf(PairHalf):
     def schedule(self) -> ScheduledBatch | None:
         """See `HalfEngine`: while a handshake is not answered, the engine stands."""
         if self._waits_for_a_handshake():
-            self._tell_router()
+            self._tell_alive()
             return None
         batch = super().schedule()
         return batch and replace(batch, awaited=tuple(one.id for one in batch.transfers))
@@ -371,6 +371,19 @@ def _evict_what_has_failed(half: MoriioHalf, pair: "MoriioPair") -> None:
     scheduler._update_requests_with_invalid_blocks = updated
 
 
+def _count_nothing_in_flight(half: MoriioHalf, pair: "MoriioPair") -> None:
+    """Who shares blocks that somebody else is to compute again goes on from what was computed before any step in
+    flight."""
+    scheduler = half.scheduler
+    update = scheduler._update_requests_with_invalid_blocks
+
+    def updated(requests: Any, invalid: Any, scheduled: Any, *more: Any, **named: Any) -> Any:
+        in_flight = {name: request.num_in_flight_tokens for name, request in scheduler.requests.items()}
+        return update(requests, invalid, in_flight, *more, **named)
+
+    scheduler._update_requests_with_invalid_blocks = updated
+
+
 MORIIO_DEFECTS: Mapping[str, Defect] = {
     "loads-block-each-other": DEFECTS["loads-block-each-other"],
     "window-dropped-before-the-last-token": Defect(MEMORY, "holds", _leave_the_last_token),
@@ -381,6 +394,7 @@ MORIIO_DEFECTS: Mapping[str, Defect] = {
     "failed-load-of-several-groups": Defect(FATE, "multiple KV cache groups", _end_who_failed("groups")),
     "failed-load-stays-cached": Defect(MEMORY, "holds", _evict_what_has_failed),
     "vllm-project/vllm#49250": Defect(TOKENS, "alone it gets", _drop_what_is_in_flight),
+    "failed-load-counts-what-is-in-flight": Defect(PROGRESS, "nothing happens", _count_nothing_in_flight),
     "restarted-engine-is-not-asked-again": Defect(FATE, "TransferError", _ask_again),
     "failed-load-of-states": Defect(FATE, "TransferError", _end_who_failed("states")),
 }

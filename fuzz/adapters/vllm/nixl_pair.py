@@ -48,6 +48,19 @@ def _shorten_before_it_is_looked_up(half: NixlHalf, pair: "NixlPair") -> None:
         half.scheduler.add_request = added
 
 
+def _hear_of_nobody_who_has_gone(half: NixlHalf, pair: "NixlPair") -> None:
+    """A report of a transfer whose request has gone is nothing to anybody."""
+    scheduler = half.scheduler
+    update = scheduler._update_from_kv_xfer_finished
+
+    def updated(told: Any) -> None:
+        for name in ("finished_recving", "finished_sending"):
+            setattr(told, name, {one for one in getattr(told, name) or () if one in scheduler.requests})
+        update(told)
+
+    scheduler._update_from_kv_xfer_finished = updated
+
+
 DEFECTS: Mapping[str, Defect] = {
     **released_pair.DEFECTS,
     "nothing-to-read-of-a-group": Defect(FATE, "AssertionError", _pair_nothing_with_nothing),
@@ -55,6 +68,7 @@ DEFECTS: Mapping[str, Defect] = {
         FATE, "schedule raises AssertionError", _shorten_before_it_is_looked_up, fixed="0.29"
     ),
     "read-behind-the-lease": Defect(MEMORY, "holds", _fail_what_came_too_late),
+    "vllm-project/vllm#43226": Defect(FATE, "update raises AssertionError", _hear_of_nobody_who_has_gone, fixed="0.30"),
     "vllm-project/vllm#52234": Defect(MEMORY, "", _end_who_failed, fixed="0.30"),
 }
 """Those of the halves of NixlConnector (docs/evidence/pairs.md)."""

@@ -6,11 +6,11 @@ says.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ....model.attention import rule_for
-from ...simulation.attempts import BEAT, Abort, Alive, Serve, TokensTold
+from ...simulation.attempts import AttemptsHalf
 from ...simulation.network import Node, Port
 from ...simulation.protocol import (
     ClientRequest,
@@ -33,15 +33,6 @@ from .worker_rows import WorkerRows
 _ROLES: Mapping[str, str] = {"prefill": "kv_producer", "decode": "kv_consumer"}
 
 
-@dataclass
-class _Held:
-    """An attempt, as the engine has it."""
-
-    id: str
-    attempt: int
-    tokens: list[int] = field(default_factory=list)
-
-
 class Library(Protocol):
     """In place of the connector's library, in one engine."""
 
@@ -60,7 +51,7 @@ class Library(Protocol):
         ...
 
 
-class PairHalf:
+class PairHalf(AttemptsHalf):
     """One of the two engines: see `HalfEngine`."""
 
     connector_name: str
@@ -72,7 +63,8 @@ class PairHalf:
 
     def __init__(self, shape: EngineShape, port: Port, counts: Counter[str], mended: Sequence[str] = ()) -> None:
         """`counts` gets what the worker records; `mended`: known defects of the release that it does not have."""
-        self._port, self._known = port, [KNOWN[name] for name in mended if name in KNOWN]
+        super().__init__(port)
+        self._known = [KNOWN[name] for name in mended if name in KNOWN]
         self._other: Node = "decode" if port.name == "prefill" else "prefill"
         self.options = shape.options
         self.setup = setup_of(shape)
@@ -91,12 +83,9 @@ class PairHalf:
         self.connector = self.scheduler.connector.connector_scheduler
         """The scheduler's half."""
         self._equip(counts)
-        self._held: dict[str, _Held] = {}
-        self._newest: dict[str, int] = {}
         self._outputs: list[Any] = []
         """Of steps whose worker has not been asked yet what was transferred."""
         self._reports: dict[int, Any] = {}
-        self._beat = 0
         self.ends_failed = False
         """A request whose blocks could not be had ends, whatever its scheduler is told."""
         for known in self._known:
@@ -105,14 +94,6 @@ class PairHalf:
     def _equip(self, counts: Counter[str]) -> None:
         """Make `agent` and `worker`."""
         raise NotImplementedError
-
-    def _hear(self, message: Any) -> None:
-        """A message of the other engine."""
-        raise NotImplementedError
-
-    def _name(self, id: str, attempt: int) -> str:
-        """What its scheduler calls an attempt."""
-        return f"{id}/{attempt}"
 
     def _parameters(self, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """What the router sends along with a request."""
@@ -172,50 +153,25 @@ class PairHalf:
 
     # Messages.
 
-    def receive(self, sender: str, message: Any) -> None:
-        """See `HalfEngine`."""
-        match message:
-            case Serve(request, attempt, parameters):
-                self._serve(request, attempt, parameters)
-            case Abort(id, attempt):
-                self._newest[id] = max(attempt, self._newest.get(id, 0))
-                self._abort(self._name(id, attempt))
-            case _:
-                self._hear(message)
-
-    def _serve(self, request: ClientRequest, attempt: int, parameters: Mapping[str, Any]) -> None:
-        """An attempt, unless this one or a newer one was there already; an older one ends."""
-        before = self._newest.get(request.id, 0)
-        if attempt <= before:
-            return
-        self._newest[request.id] = attempt
-        self._abort(self._name(request.id, before))
-        name = self._name(request.id, attempt)
+    def _serve(self, name: str, request: ClientRequest, parameters: Mapping[str, Any]) -> bool:
         if self._port.name == "prefill":
             request = replace(request, max_tokens=1)
         for known in self._known:
             request = known.request(request)
-        self._clients[name], self._held[name] = request, _Held(request.id, attempt)
+        self._clients[name] = request
         asked = self.built.request(request, name, False)
         asked.kv_transfer_params = self._parameters(name, parameters)
         self.scheduler.add_request(asked)
+        return True
 
-    def _abort(self, name: str) -> None:
-        if self._held.pop(name, None) is not None:
-            self.scheduler.finish_requests(name, module("v1.request").RequestStatus.FINISHED_ABORTED)
-
-    def _tell_router(self) -> None:
-        """Now and then, what it works on; a new life at once."""
-        if (self._held or not self._beat) and self._port.now >= self._beat:
-            self._beat = self._port.now + BEAT
-            held = tuple((one.id, one.attempt) for one in self._held.values())
-            self._port.send("router", Alive(self._port.life, held))
+    def _stop(self, name: str) -> None:
+        self.scheduler.finish_requests(name, module("v1.request").RequestStatus.FINISHED_ABORTED)
 
     # Steps.
 
     def schedule(self) -> ScheduledBatch | None:
         """See `HalfEngine`."""
-        self._tell_router()
+        self._tell_alive()
         if not self.scheduler.has_requests():
             return None
         self._finish_worker()
@@ -243,9 +199,7 @@ class PairHalf:
         """The worker has run its step, and says what was transferred."""
         failed, self.agent.failed = self.agent.failed, []
         for name in failed if self.ends_failed else ():
-            if (held := self._held.get(name)) is not None:
-                self._abort(name)
-                self._port.send("router", TokensTold(held.id, held.attempt, (), "failed"))
+            self._fail(name)
         if self._outputs:
             self._work_on()
         for output in self._outputs:
@@ -272,17 +226,9 @@ class PairHalf:
                 self._answer(one)
 
     def _answer(self, one: Any) -> None:
-        held = self._held.get(one.request_id)
-        if held is None:
-            return
-        held.tokens += one.new_token_ids
         ended = "" if one.finish_reason is None else ENDS.get(int(one.finish_reason), "failed")
-        if ended:
-            del self._held[one.request_id]
-        if ended or self._port.name == "decode":
-            where = self._where(one) if ended else one.kv_transfer_params
-            told = TokensTold(held.id, held.attempt, tuple(held.tokens), ended, where)
-            self._port.send("router", told)
+        where = self._where(one) if ended else one.kv_transfer_params
+        self._tell_tokens(one.request_id, one.new_token_ids, ended, where)
 
     def _where(self, answer: Any) -> Mapping[str, Any] | None:
         """What the router is told of the blocks of a prompt that was computed."""

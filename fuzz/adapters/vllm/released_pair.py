@@ -13,6 +13,7 @@ from ...simulation.pair import EnginePair
 from ...simulation.protocol import EngineShape
 from .known_causes import KNOWN, is_fixed, suspected
 from .pair_half import PairHalf
+from .remedies import load_one_by_one
 from .scheduler_config import module
 
 
@@ -32,18 +33,8 @@ def _leave_the_last_token(half: PairHalf, pair: "ReleasedPair") -> None:
 
 
 def _load_one_by_one(half: PairHalf, pair: "ReleasedPair") -> None:
-    """Nobody is loaded while somebody who was holds blocks and does not run."""
-    ask = half.connector.get_num_new_matched_tokens
-
-    def asked(request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
-        tokens, later = ask(request, num_computed_tokens)
-        own, running = half.scheduler.kv_cache_manager.get_block_ids, half.scheduler.running
-        others = [one for one in half.scheduler.requests.values() if one is not request and one not in running]
-        if later and any(any(own(one.request_id)) for one in others):
-            return None, False
-        return tokens, later
-
-    half.connector.get_num_new_matched_tokens = asked
+    """See `load_one_by_one`."""
+    load_one_by_one(half, half.connector)
 
 
 DEFECTS: Mapping[str, Defect] = {

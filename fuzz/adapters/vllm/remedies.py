@@ -251,6 +251,24 @@ def store_nothing_of_who_never_ran(engine: Any) -> None:
         _wrap(half, "_calc_num_offloadable_tokens", offloadable)
 
 
+def store_what_has_blocks(engine: Any) -> None:
+    """No more of a request is stored than it has blocks for."""
+    for worker in engine.connected():
+        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
+        if not hasattr(half, "_calc_num_offloadable_tokens"):
+            continue
+
+        def offloadable(original: Callable[..., int], status: Any, tokens: int, half: Any = half) -> int:
+            many = half.config.blocks_per_chunk
+            covered = (
+                len(state.block_ids) // many * group.tokens_per_chunk
+                for group, state in zip(half.config.kv_group_configs, status.group_states, strict=True)
+            )
+            return int(min(original(status, tokens), *covered))
+
+        _wrap(half, "_calc_num_offloadable_tokens", offloadable)
+
+
 def store_own_blocks_only(engine: Any) -> None:
     """A group's blocks are stored, and none that another group has got since."""
     group_of = module("v1.core.kv_cache_utils").get_group_id
@@ -306,7 +324,47 @@ def admit_without_room_for_all(engine: Any) -> None:
 
 def load_beside_no_drafts(engine: Any) -> None:
     """A load may begin where the request itself fits, without room for a step of drafts besides."""
-    engine.scheduler._spec_decode_step_blocks = 0
+    scheduler = engine.scheduler
+    is_asked = callable(getattr(scheduler, "_spec_decode_step_blocks", None))  # of 0.31; a number since
+    scheduler._spec_decode_step_blocks = (lambda: 0) if is_asked else 0
+
+
+def load_one_by_one(engine: Any, connector: Any = None) -> None:
+    """Nobody is loaded while somebody who was holds blocks and does not run. `connector`: who is asked for loads, else
+    the scheduler's."""
+    scheduler = engine.scheduler
+    if (asked := connector or scheduler.connector) is None:
+        return
+
+    def matched(original: Callable[..., Any], request: Any, *given: Any, **named: Any) -> Any:
+        tokens, later = original(request, *given, **named)
+        own, running = scheduler.kv_cache_manager.get_block_ids, scheduler.running
+        others = [one for one in scheduler.requests.values() if one is not request and one not in running]
+        if later and any(any(own(one.request_id)) for one in others):
+            return None, False
+        return tokens, later
+
+    _wrap(asked, "get_num_new_matched_tokens", matched)
+
+
+def serve_who_holds_blocks_first(engine: Any) -> None:
+    """Where nothing runs, who waits and holds blocks comes before all others, whatever their priorities."""
+    scheduler = engine.scheduler
+    asked: dict[str, int] = {}
+
+    def schedule(original: Callable[..., Any], *given: Any) -> Any:
+        own = scheduler.kv_cache_manager.get_block_ids
+        for queue in (scheduler.waiting, scheduler.skipped_waiting):
+            for request in list(queue):
+                before = asked.setdefault(request.request_id, request.priority)
+                now = min(-1, before) if not scheduler.running and any(own(request.request_id)) else before
+                if request.priority != now:
+                    queue.remove_request(request)
+                    request.priority = now
+                    queue.add_request(request)
+        return original(*given)
+
+    _wrap(scheduler, "schedule", schedule)
 
 
 def look_up_all_groups_at_once(engine: Any) -> None:

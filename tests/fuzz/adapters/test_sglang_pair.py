@@ -172,6 +172,7 @@ KNOWN = {
     "registration-is-lost": FATE,
     "never-admitted-by-decode": PROGRESS,
     "matched-again-by-decode": FATE,
+    "answer-asked-of-the-window": PROGRESS,
 }
 
 

@@ -82,6 +82,28 @@ def test_what_the_pair_shows_is_named_by_experiment() -> None:
         assert [(one["known"], one["judge"]) for one in found] == [(known, judge)]
 
 
+BEHIND_OTHERS = """
+import json
+from blockproof.fuzz.adapters.vllm.moriio_pair import MORIIO_DEFECTS, MoriioPair
+from blockproof.fuzz.engines.simulated import SimulatedFamily
+from blockproof.fuzz.simulation.story import story_from_json
+
+own = "failed-load-counts-what-is-in-flight"
+with open(f"{INPUTS}/moriio-{own}.json") as file:
+    story = story_from_json(json.load(file)["story"])
+for mended in ([name for name in MORIIO_DEFECTS if name != own], MORIIO_DEFECTS):
+    found = SimulatedFamily(MoriioPair(tuple(mended))).run_of(story).run(3000)
+    print("story", ",".join(sorted({one.judge for one in found})) or "nothing")
+"""
+
+
+@pytest.mark.slow
+@needs_release
+def test_what_a_lost_first_token_hides_has_its_name_by_experiment_too(tmp_path: Path) -> None:
+    said = said_by_release(f"INPUTS = {str(INPUTS)!r}\n{BEHIND_OTHERS}", tmp_path)
+    assert [line for line in said if line.startswith("story ")] == [f"story {PROGRESS}", "story nothing"]
+
+
 PLANTED = """
 from blockproof.fuzz.adapters.vllm import moriio_pair
 from blockproof.fuzz.adapters.vllm.moriio_pair import MORIIO_DEFECTS, MoriioPair

@@ -207,7 +207,7 @@ def test_what_the_pair_shows_is_named_by_experiment(known: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("known", ["vllm-project/vllm#53514", "vllm-project/vllm#46453"])
+@pytest.mark.parametrize("known", [f"vllm-project/vllm#{number}" for number in (53514, 46453, 43226)])
 def test_what_an_older_release_shows_has_its_name(known: str) -> None:
     older = "vllm==0.26.0"
     place_of(older)

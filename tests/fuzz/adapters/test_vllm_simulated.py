@@ -171,6 +171,10 @@ BY_EXPERIMENT = (
     ("vllm==0.26.0", "copy-over-stored-block", "copy-over-stored-block", MEMORY),
     ("vllm==0.28.0", "copy-over-stored-block", "copy-over-stored-block", MEMORY),
     ("vllm==0.26.0", "cancelled-before-it-ran", "vllm-project/vllm#49118", FATE),
+    ("vllm==0.29.0", "offloading-stands-still", "loads-block-each-other", PROGRESS),
+    ("vllm==0.26.0", "loads-block-each-other-in-multi", "loads-block-each-other", PROGRESS),
+    ("vllm==0.31.0", "load-beside-drafts", "vllm-project/vllm#57104", PROGRESS),
+    ("vllm==0.26.0", "stored-without-blocks", "vllm-project/vllm#52170", FATE),
     ("vllm==0.26.0", "chunks-not-offloaded", "chunks-not-offloaded", FATE),
     # Without giving up any blocks the contract would object:
     ("vllm==0.23.0", "window-cut-in-flight", "window-cut-too-early", MEMORY),
@@ -190,10 +194,7 @@ def test_what_a_run_found_is_named_by_experiment(release: str, file: str, known:
     assert [(one["known"], one["judge"]) for one in found] == [(known, judge)]
 
 
-UNEXPLAINED = (
-    ("vllm==0.29.0", "offloaded-window-without-content", MEMORY),
-    ("vllm==0.29.0", "offloading-stands-still", PROGRESS),
-)
+UNEXPLAINED = (("vllm==0.29.0", "offloaded-window-without-content", MEMORY),)
 """Of docs/evidence/connectors.md: they have no name yet."""
 
 
@@ -270,15 +271,39 @@ def test_each_planted_fault_is_found_by_its_judge_and_the_clean_pair_is_silent(t
     assert {fault: judge for _, fault, judge in lines} == SEEN_BY
 
 
-def said_by_release(script: str, modules: Path) -> list[str]:
-    """The lines that a script prints in the environment of the newest release."""
-    found = environments.find(RELEASE)
+def said_by_release(script: str, modules: Path, release: str = RELEASE) -> list[str]:
+    """The lines that a script prints in the environment of a release."""
+    found = environments.find(release)
     assert found is not None
     place = found.place
     command = [str(place.python), "-P", "-c", script]
     ended = subprocess.run(command, env=environment_of(place, modules), capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr[-2000:]
     return ended.stdout.splitlines()
+
+
+BEHIND_OTHERS = """
+import json
+from blockproof.fuzz.adapters.vllm.simulated import VllmSimulated
+from blockproof.fuzz.engines.simulated import SimulatedFamily
+from blockproof.fuzz.simulation.story import story_from_json
+
+with open(FILE) as file:
+    story = story_from_json(json.load(file)["story"])
+others = (*(f"vllm-project/vllm#{number}" for number in (46453, 49118, 52170)), "prompt-loaded-whole")
+for mended in (others, (*others, "vllm-project/vllm#45388")):
+    print("story", *(one.judge for one in SimulatedFamily(VllmSimulated(mended)).run_of(story).run(3000)))
+"""
+
+
+@pytest.mark.slow
+def test_who_was_loaded_behind_a_head_without_room_stands_still(tmp_path: Path) -> None:
+    release = "vllm==0.26.0"
+    if environments.find(release) is None:
+        pytest.skip(f"blockproof targets install {release}")
+    script = f"FILE = {str(INPUTS / 'loaded-behind-a-preempted-head.json')!r}\n{BEHIND_OTHERS}"
+    said = [line for line in said_by_release(script, tmp_path, release) if line.startswith("story")]
+    assert said == [f"story {PROGRESS}", "story"]
 
 
 COUNTED_TWICE = """

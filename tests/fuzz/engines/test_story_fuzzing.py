@@ -213,6 +213,31 @@ def test_a_cause_that_hides_another_known_one_is_named(alone: bool, known: str) 
     assert one["known"] == known
 
 
+class EitherWillDo(Family):
+    """Each of two sevens shows the same; `many` of them are known defects."""
+
+    def __init__(self, many: int, mended: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.many, self.mended = many, mended
+
+    def suspects(self, judge: str, rule: str, what: str, story: Numbers) -> Iterator[Suspect]:
+        return (self.suspect(str(place), story) for place in range(self.many))
+
+    def suspect(self, id: str, story: Numbers) -> Suspect:
+        gone = (*self.mended, int(id))
+        return Suspect(id, Numbers(tuple(n for place, n in enumerate(story.numbers) if place not in gone)))
+
+    def without(self, suspect: Suspect) -> "EitherWillDo":
+        return EitherWillDo(self.many, (*self.mended, int(suspect.id)))
+
+
+@pytest.mark.parametrize(("numbers", "known"), [([7, 7], "0"), ([7, 7, 7], "")])
+def test_where_each_of_two_causes_would_do_the_first_is_named(numbers: list[int], known: str) -> None:
+    for many, name in ((2, known), (1, "")):
+        (one,) = told_by(StoryTask(replay=numbers, shrink_seconds=0.0), EitherWillDo(many))[1]
+        assert one["known"] == name
+
+
 def test_findings_of_one_kind_are_shrunk_a_few_times_and_counted_always(monkeypatch: pytest.MonkeyPatch) -> None:
     family = Family()
     monkeypatch.setattr(family, "draw", lambda *given: Numbers((7, 1)))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from blockproof.fuzz.simulation.device import SimulatedDevice
 from blockproof.fuzz.simulation.judges import FATE, FOR_NOBODY, MEMORY, PROGRESS, QUIET, ClientJudge
+from blockproof.fuzz.simulation.memory import block_in_half, half_of_block
 from blockproof.fuzz.simulation.network import HALVES, LINKS, Network, Port, draw_faults, mishaps_of
 from blockproof.fuzz.simulation.pair import EnginePair
 from blockproof.fuzz.simulation.protocol import (
@@ -279,8 +280,8 @@ def test_blocks_and_slots_of_decode_lie_behind_those_of_prefill():
         ),
     )
     (prefill, decode) = (made._shifted(name, batch) for name in HALVES)
-    assert prefill.parts[0].slots == (Slots((0, None, 3, 12, -1)),)
-    assert decode.parts[0].slots == (Slots((4, None, 7, 12, -1)),)
+    assert prefill.parts[0].slots == (Slots((0, None, 3, 8, -1)),)
+    assert decode.parts[0].slots == (Slots((4, None, 7, 9, -1)),)
     assert decode.copies == (SlotCopy(0, 5, 6),)
     assert decode.cleared == (7,)
     assert decode.transfers == (
@@ -291,6 +292,13 @@ def test_blocks_and_slots_of_decode_lie_behind_those_of_prefill():
     moved = made._shifted("decode", by_slot)
     assert moved.parts[0].slots == (Slots(at={0: 11}, written={0: 10}),)
     assert moved.copies == (SlotCopy(0, 9, 10),)
+
+
+def test_pools_that_are_larger_than_their_share_have_nothing_in_common():
+    """A window's pool may be, and once a half read there what the other one had written."""
+    places = {(half, block): block_in_half(block, half, 2, 9) for half in (0, 1) for block in range(7)}
+    assert sorted(places.values()) == [0, 1, 2, 3, 4, 5, 6, 7, *range(9, 15)]
+    assert all(half_of_block(place, 2, 9) == half for (half, _), place in places.items())
 
 
 def test_a_half_that_delivers_is_told_so(monkeypatch):
@@ -333,7 +341,10 @@ def test_a_crash_empties_blocks_and_ends_transfers():
     ]
     part = Scheduled("a", 0, 4, slots=(Slots((4, 5)),))
     assert device.launch(ScheduledBatch((part,), transfers=tuple(moved))).wrong == ()
+    for slot in (0, 16, 18):  # a block of the other half; one behind all, of the other half and of this one
+        device.cells.put(("device", slot), 7)
     device.lose(1, 2)
+    assert [device.cells.get(("device", slot)) for slot in (0, 16, 18)] == [7, 7, 0]
     assert device.ended(0) == ((), ("from",))
     assert device.ended(3) == (("else",), ())
     assert device.cells.get(("device", 8)) == 0
