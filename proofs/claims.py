@@ -26,15 +26,17 @@ def negation(condition: Condition) -> Any:
 
 def every(*conditions: Condition) -> Any:
     """All of them."""
-    if any(isinstance(condition, SymbolicBool) for condition in conditions):
-        return SymbolicBool(z3.And([term(condition) for condition in conditions]))
+    for condition in conditions:
+        if isinstance(condition, SymbolicBool):
+            return SymbolicBool(z3.And([term(each) for each in conditions]))
     return all(conditions)
 
 
 def some(*conditions: Condition) -> Any:
     """At least one of them."""
-    if any(isinstance(condition, SymbolicBool) for condition in conditions):
-        return SymbolicBool(z3.Or([term(condition) for condition in conditions]))
+    for condition in conditions:
+        if isinstance(condition, SymbolicBool):
+            return SymbolicBool(z3.Or([term(each) for each in conditions]))
     return any(conditions)
 
 
@@ -44,12 +46,16 @@ MET_PLAINLY: set[Site] = set()
 
 def implies(condition: Condition, claim: Condition) -> Any:
     """Where the condition holds, so does the claim. It must hold somewhere, or nothing is said (`Run.vacuous`)."""
-    frame = sys._getframe(1)
-    site = frame.f_code, frame.f_lasti, frame.f_lineno
-    if under_way():
-        running().suppose(site, term(condition))
-    elif type(condition) is bool and condition:
-        MET_PLAINLY.add(site)
+    met = type(condition) is bool and condition
+    if met or under_way():
+        frame = sys._getframe(1)
+        site = frame.f_code, frame.f_lasti, frame.f_lineno
+        if under_way():
+            running().suppose(site, term(condition))
+        else:
+            MET_PLAINLY.add(site)
+    if type(condition) is bool and type(claim) is bool:  # plain numbers in their millions
+        return claim or not condition
     return some(negation(condition), claim)
 
 

@@ -6,6 +6,7 @@ ones run beside them or not, but not of those that run nothing that no shorter o
 a test with parameters only of a few: a measured test takes two to five times as long.
 """
 
+import gc
 import os
 import shutil
 import signal
@@ -38,6 +39,8 @@ FEW = 10
 All are where each parameter has code of its own, as theorems have: `each_is_measured`. And where all take long
 together, the others are slow tests: `few_are_quick`."""
 LEFT_OUT = "slow_tests_left_out"
+COLLECTED = (5_000, 10, 20)
+"""As for `gc.set_threshold`: a look through all that has come up since is due after a million new objects."""
 LISTENS_S = 2.0
 """How long a child that is asked to end is waited for."""
 left_out = pytest.StashKey[int]()
@@ -166,6 +169,15 @@ def _listed(path: Path) -> frozenset[str]:
 
 
 def pytest_collection_finish() -> None:
+    """The million objects that are there now live to the end: to look through them for garbage, again and again, would
+    be a tenth of what the tests take. What tests leave is looked through seldom."""
+    _import_what_is_measured()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTED)
+
+
+def _import_what_is_measured() -> None:
     """Where coverage is measured, all our modules are imported first: else the lines that an import runs would count or
     not, as the test counts that happens to be the first to import them."""
     coverage = sys.modules.get("coverage")
@@ -206,6 +218,7 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker of pytest-xdist hands the number on to the process that prints. What was measured is written before
     the worker says that it is done: after that it is killed unless it ends within seconds."""
+    gc.unfreeze()  # else bindings in C++ take what is never collected for leaks, and say so at the end
     answer = getattr(session.config, "workeroutput", None)
     if answer is None:
         return

@@ -74,16 +74,20 @@ def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProg
 @contextmanager
 def _heap_set_aside() -> Iterator[None]:
     """The garbage collector leaves alone what is there now, such as imported engines, and comes seldom: walking through
-    it again and again takes longer than all that it finds. A run of 100 operations leaves few circles."""
-    often = gc.get_threshold()
-    gc.freeze()
+    it again and again takes longer than all that it finds. A run of 100 operations leaves few circles. Where somebody
+    has set a heap aside already, it stays so."""
+    often, aside = gc.get_threshold(), gc.get_freeze_count() > 0
+    if not aside:
+        gc.freeze()
     gc.set_threshold(COLLECTED_EVERY, *often[1:])
     try:
         yield
     finally:
-        gc.freeze()  # else all that has not been walked through is, as soon as collections come often again
+        if not aside:
+            gc.freeze()  # else all that has not been walked through is, as soon as collections come often again
         gc.set_threshold(*often)
-        gc.unfreeze()
+        if not aside:
+            gc.unfreeze()
 
 
 MORE_INSIDE = 3

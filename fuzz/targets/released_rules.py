@@ -52,11 +52,12 @@ class ReleasedRules:
         """Ids of those that occurred on the way to the last answer, whether or not it depends on them."""
         self._entries = entries
         self._kind, self._right = kind, kind()
-        self._counting = kind(**{entry.rule: self._counted(entry) for entry in entries})
-        self._mended = ""
-        """The deviation that the release is taken not to have, for once."""
         self._known: dict[tuple[object, ...], _Outcome] = {}
         """What each rule came to on the way to this answer: most are asked for the same a dozen times."""
+        self._mended = ""
+        """The deviation that the release is taken not to have, for once."""
+        self._judging: dict[tuple[str, ...], Rules] = {}
+        self._counting = kind(**{entry.rule: self._counted(entry) for entry in entries})
 
     def answer(self, op: str, inputs: Mapping[str, object]) -> dict[str, Json]:
         """The answer to a question; what made a difference to it is added to `fired`."""
@@ -101,8 +102,7 @@ class ReleasedRules:
 
     def _counted(self, entry: ReleasedRule) -> Callable[..., Any]:
         """The entry, which notes where it differs from the right rule, and follows that one while it is mended."""
-        right = getattr(self._kind, entry.rule)
-        judging = self._kind(**{one.rule: one.released for one in self._entries if one.rule not in entry.judged_with})
+        right, judging = getattr(self._kind, entry.rule), self._judged_by(entry.judged_with)
 
         def outcome(record: Rules, *given: Any, **named: Any) -> _Outcome:
             wanted = _Outcome(lambda: right(judging, *given, **named))
@@ -122,6 +122,26 @@ class ReleasedRules:
                 return outcome(record, *given, **named).result()
             if known is None:
                 known = self._known[asked] = outcome(record, *given, **named)
+            return known.result()
+
+        return rule
+
+    def _judged_by(self, right: tuple[str, ...]) -> Rules:
+        """The release's rules but for these, without a look at what deviates."""
+        if right not in self._judging:
+            others = [one for one in self._entries if one.rule not in right]
+            self._judging[right] = self._kind(**{one.rule: self._remembered(one, right) for one in others})
+        return self._judging[right]
+
+    def _remembered(self, entry: ReleasedRule, right: tuple[str, ...]) -> Callable[..., Any]:
+        def rule(record: Rules, *given: Any, **named: Any) -> Any:
+            asked = (right, entry.rule, given, *named.items())
+            try:
+                known = self._known.get(asked)
+            except TypeError:
+                return entry.released(record, *given, **named)
+            if known is None:
+                known = self._known[asked] = _Outcome(lambda: entry.released(record, *given, **named))
             return known.result()
 
         return rule

@@ -65,6 +65,9 @@ class Kept(Cells):
         self.known: dict[Any, Any] = {}
         super().__init__(lambda *key: self.known.get(key if len(key) > 1 else key[0], default))
 
+    def __getitem__(self, key: Any) -> Any:
+        return self.known.get(key, self.default)
+
     def set(self, key: Any, value: Any) -> None:
         """Let it be this there."""
         self.known[key] = value

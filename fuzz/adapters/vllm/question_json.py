@@ -6,6 +6,7 @@ installed.
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -38,13 +39,20 @@ def dtype_from_json(names: Names, raw: Mapping[str, int]) -> Any:
     """An element type of this size in bytes: one of torch's if the core uses torch, which then asks torch for the
     size."""
     itemsize = raw["itemsize"]
-    try:
-        torch = names("torch")
-    except AttributeError:
+    torch = _torch(names)
+    if torch is None:
         return DType(itemsize)
     if itemsize not in _TORCH_TYPES:
         raise QuestionError(f"torch has no dtype of {itemsize} bytes; ask about one of {sorted(_TORCH_TYPES)}")
     return getattr(torch, _TORCH_TYPES[itemsize])
+
+
+@cache
+def _torch(names: Names) -> Any:
+    try:
+        return names("torch")
+    except AttributeError:
+        return None
 
 
 def spec_from_json(names: Names, raw: Inputs) -> Any:

@@ -6,6 +6,7 @@ the right record: `Rules.page(r, x)` is the right rule, which calls those of the
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from ....model.arith import cdiv, up
@@ -29,6 +30,12 @@ from ....model.ops import Shape
 from ...targets.released_rules import ReleasedRule
 
 
+@lru_cache(maxsize=1024)
+def _with(x: Layer, **changes: Any) -> Layer:
+    """`replace`, for what is asked of the same layer a hundred times in a row."""
+    return replace(x, **changes)
+
+
 def construct(r: Rules, x: Layer) -> Layer:
     """Nothing is refused; the alignment knows nothing of scales and of a given padding."""
     if x.type in FULL | {Spec.WINDOW} and x.head_size_v is None:
@@ -46,7 +53,7 @@ def _name_construct(r: Rules, wanted: Layer, made: Layer, x: Layer) -> str:
 
 def page(r: Rules, x: Layer) -> int:
     """The padding is all that counts, whatever the alignment."""
-    return Rules.page(r, x if x.alignment is None else replace(x, alignment=None))
+    return Rules.page(r, x if x.alignment is None else _with(x, alignment=None))
 
 
 def _name_page(r: Rules, wanted: object, actual: object, x: Layer) -> str:
@@ -76,7 +83,7 @@ def _name_real_page(r: Rules, wanted: object, actual: object, x: Layer) -> str:
 
 def scales(r: Rules, x: Layer) -> int:
     """Two for each token and head, also of layers that store one vector, and also for tokens that are compressed."""
-    whole = x if x.compress_ratio == 1 else replace(x, compress_ratio=1)
+    whole = x if x.compress_ratio == 1 else _with(x, compress_ratio=1)
     return 8 * x.block_size * x.num_kv_heads if Rules.scales(r, whole) else 0
 
 

@@ -11,6 +11,7 @@ installed.
 import dataclasses
 import importlib
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, TypeAlias
 
 from ....model.config_json import LATENT
@@ -23,6 +24,7 @@ SAID_BY_RULE = ("dcp_sharded",)
 """Fields of a uniform type that follow from its members."""
 
 
+@cache
 def is_planned(names: Names) -> bool:
     """Whether this core plans configurations in a module of its own."""
     try:

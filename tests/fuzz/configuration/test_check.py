@@ -1,6 +1,7 @@
 """Drawn configurations: what is drawn, what judges them, and what is left of a finding."""
 
 import json
+import pickle
 from collections import Counter
 from functools import cache
 from importlib import import_module
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from blockproof.fuzz.adapters import references
 from blockproof.fuzz.adapters.vllm.configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
+from blockproof.fuzz.configuration import check
 from blockproof.fuzz.configuration.check import CheckLimits, Judge, draw_case, run
 from blockproof.fuzz.configuration.draw import configuration_of
 from blockproof.fuzz.configuration.findings import finding_text, read_finding, write_finding
@@ -45,6 +47,18 @@ def calculators_importable(monkeypatch):
 def modelled(*arguments):
     """A calculator that answers as a model does."""
     return import_module("calculators").Modelled(*arguments)
+
+
+@cache
+def drawn(seed):
+    return pickle.dumps(draw_case(SeededDraw(seed)))
+
+
+@pytest.fixture
+def drawn_once(monkeypatch):
+    """What is drawn of a seed is drawn once for all faults, each of which is given a copy of its own."""
+    monkeypatch.setattr(check, "SeededDraw", lambda seed: seed)
+    monkeypatch.setattr(check, "draw_case", lambda seed, reference: pickle.loads(drawn(seed)))
 
 
 def checked(calculator, cases, oracle="all", findings=1, seed=0):
@@ -133,6 +147,7 @@ def test_no_bytes_draw_the_simplest_configuration():
 
 
 @pytest.mark.each_is_measured
+@pytest.mark.usefixtures("drawn_once")
 @pytest.mark.parametrize("name", CONFIGURATION_FAULTS)
 def test_a_planted_fault_is_found_shrunk_to_a_few_layers_and_shows_again(name):
     finding, smaller = hunted(name)
@@ -147,6 +162,7 @@ def test_a_planted_fault_is_found_shrunk_to_a_few_layers_and_shows_again(name):
     assert ask_again(smaller.finding, Judge(open_calculator(f"fault:{name}"))).kind == smaller.finding.kind
 
 
+@pytest.mark.usefixtures("drawn_once")
 @pytest.mark.parametrize("name", CONFIGURATION_FAULTS)
 def test_exactly_the_invariants_that_a_fault_breaks_see_it_without_the_model(name):
     reach = checked(open_calculator(f"fault:{name}"), SEEN_CASES, "invariants", findings=len(INVARIANTS))
