@@ -13,6 +13,7 @@ from ..pool.block import KVCacheBlock, Run, loose_run, with_and_without_identity
 from ..pool.block_pool import BlockPool
 from ..pool.events import MEDIUM_GPU, BlockRemoved
 from ..pool.hash_map import BlockHashToBlockMap
+from .asleep import SleepyQueue
 from .events import Places, blocks_stored
 from .hashing import LastHashes
 
@@ -86,6 +87,10 @@ class TodayPool(BlockPool):
         super().__init__(*given, **named)
         self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
         self._know(SeveralNames())
+        self._queue = self.free_block_queue = SleepyQueue(())
+        self._queue.reserve(self.num_gpu_blocks - 1, self._make)
+        self._slept = False
+        """Whether blocks have been forgotten, some of which may not exist again."""
         self.copying: list[tuple[KVCacheBlock, KVCacheBlock]] = []
         """Sources and targets of copies that nobody has asked for yet; each is held for it."""
         self._lent: dict[int, int] = {}
@@ -322,11 +327,29 @@ class TodayPool(BlockPool):
 
     def reset_prefix_cache(self) -> bool:
         """As before; whoever reads on is told."""
-        if not super().reset_prefix_cache():
+        made, self._made = self._made, [block for block in self._made if block is not None]
+        done = super().reset_prefix_cache()
+        self._made = made
+        if not done:
             return False
         self._know(SeveralNames())
         self._tell_watchers([self._made[block_id] for block_id in self._watchers])
+        self._queue.put_to_sleep(self._made)
+        self._slept = True
         return True
+
+    @property
+    def blocks(self) -> list[KVCacheBlock]:
+        """As before."""
+        if self._slept:
+            self._slept = False
+            self.free_block_queue.make_all()
+        return super().blocks
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """As before."""
+        ids, made = list(block_ids), self._made
+        super().evict_blocks([i for i in ids if not self._slept or not 0 <= i < len(made) or made[i] is not None])
 
     # Events.
 
