@@ -9,7 +9,7 @@ from typing import Any
 from ..hashing.block_hash import BlockHash
 from ..hashing.block_hashing import BlockHashList, external_hashes
 from ..hashing.extra_keys import CacheableRequest
-from ..pool.block import KVCacheBlock, Run, loose_run, with_and_without_identity
+from ..pool.block import Hit, KVCacheBlock, Run, loose_run, with_and_without_identity
 from ..pool.block_pool import BlockPool
 from ..pool.events import MEDIUM_GPU, BlockRemoved
 from ..pool.hash_map import BlockHashToBlockMap
@@ -19,7 +19,7 @@ from .hashing import LastHashes
 
 Name = tuple[int, BlockHash]
 """A group and the hash of a content in it."""
-_CONTENT = attrgetter("content")
+_CONTENT, _STATE = attrgetter("content"), attrgetter("state")
 
 
 class SeveralNames(BlockHashToBlockMap):
@@ -225,6 +225,24 @@ class TodayPool(BlockPool):
             self._tell_watchers([block])
         return block
 
+    def _touch_many(self, blocks: Sequence[KVCacheBlock]) -> bool:
+        """As before. The blocks of a hit mostly have the same holders, or were given back together."""
+        states: list[Any] = list(map(_STATE, blocks))
+        state, own = states[0], self._made[blocks[0].block_id] is blocks[0]
+        if not isinstance(blocks, Hit) or states.count(state) < len(states) or not own:
+            return super()._touch_many(blocks)
+        if not isinstance(state, int):
+            for block in blocks:
+                block.state = 1
+            self.free_block_queue.lose(state, len(states))
+            return True
+        if state <= 0:
+            return False
+        for block in blocks:
+            block.state = state + 1
+        self._num_shared += len(states) if state == 1 else 0
+        return True
+
     def hold(self, block: KVCacheBlock) -> None:
         """One more reference to a block that is held: of a copy, which counts as no access."""
         if not isinstance(block.state, int) or block.state <= 0:
@@ -252,7 +270,7 @@ class TodayPool(BlockPool):
         """As `free_blocks`, for the blocks of a table, nulls left out, none of which stands in it twice: one look at
         who holds them, and one at the names of those that nobody else holds."""
         if self._num_shared or not self._trusting:
-            states: list[Any] = [block.state for block in blocks]
+            states: list[Any] = list(map(_STATE, blocks))
             if states.count(1) < len(states):
                 if not self._trusting:
                     named, others = with_and_without_identity(blocks)

@@ -36,7 +36,7 @@ def test_after_a_reset_no_block_is_left_but_those_that_somebody_has():
     core.free_blocks([*again, mine])
     assert core.reset_prefix_cache()
     assert core.blocks[mine.block_id] is mine
-    assert [block.block_id for block in core.blocks] == list(range(6))
+    assert [block.block_id for block in core.blocks] == list(range(40))
     core.check()
 
 
