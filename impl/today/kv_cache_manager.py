@@ -174,14 +174,17 @@ class TodayManager(KVCacheManager):
         if not (new_computed_blocks or num_external_computed_tokens or full_sequence_must_fit or reserved_blocks):
             # The one comparison of most decode steps, and what is due in the others, without a call of the long way.
             request_id, end = request.request_id, request.num_computed_tokens + num_new_tokens
-            horizon = self._horizons.get(request_id, 0)
+            horizon = 0
+            if request_id in self._horizons:
+                horizon = self._horizons[request_id]
+            elif request_id in self._due:
+                horizon = self._steps.look(request_id)
             plain = num_new_tokens > 0 <= num_lookahead_tokens and not (num_new_computed_tokens or num_encoder_tokens)
             # One whose load has arrived has its blocks, and waits all the same.
             free = not self.watermark_blocks or not has_scheduled_reqs or _runs(request)
-            if not horizon and plain and free and request_id in self._due:
-                horizon = self._steps.look(request_id)
             if horizon and plain and free:
-                if end + num_lookahead_tokens <= horizon and self._firsts.get(request_id, 0) <= end:
+                firsts = self._firsts
+                if end + num_lookahead_tokens <= horizon and not (firsts and end < firsts[request_id]):
                     return self.empty_kv_cache_blocks
                 if end <= self.max_model_len:
                     for manager in self.coordinator.told_of_requests:
