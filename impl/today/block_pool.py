@@ -192,6 +192,12 @@ class TodayPool(BlockPool):
                 BlockRemoved([content], MEDIUM_GPU, group) for content, group in zip(shown, groups, strict=True)
             ]
 
+    def _forget_identity(self, block: KVCacheBlock) -> None:
+        if self.enable_kv_cache_events or self.metrics_collector is not None:
+            self._forget_loudly((block,))
+        else:
+            self.cached_block_hash_to_block.forget(block)
+
     def _forget_loudly(self, blocks: Sequence[KVCacheBlock]) -> None:
         names: list[Name] = []
         for block in blocks:

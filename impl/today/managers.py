@@ -1,6 +1,7 @@
 """The managers of one group by the rule of today: what each gives back stands by its name, blocks in which a hit ends
 are copied before they are written on, and the end of a prompt gets a name inside its block."""
 
+from bisect import bisect
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -155,11 +156,15 @@ class ByNames(SingleTypeKVCacheManager):
         request_id, size = request.request_id, self.block_size
         first, end = self.num_cached_block.get(request_id, 0), num_tokens // size
         thinned = retention_interval is not None and self.is_thinned
-        if end <= first or self.may_skip or thinned or not self.registers_every_block:
+        if end <= first or thinned or not self.registers_every_block or self._may_have_nulls(request_id, first):
             super().cache_blocks(request, num_tokens, retention_interval)
             return
         self.block_pool.cache_row(request, self.req_to_blocks[request_id], first, end, size, self.kv_cache_group_id)
         self.num_cached_block[request_id] = end
+
+    def _may_have_nulls(self, request_id: str, first: int) -> bool:
+        """Whether a table may have a null from this entry on."""
+        return self.may_skip
 
     def wanted(
         self, request: CacheableRequest, first: int, end: int, retention_interval: int | None
@@ -274,9 +279,20 @@ class CrossToday(ByNames, CrossAttentionManager):
 
 
 class SlidingToday(ByNames, SlidingWindowManager):
-    """A sliding window."""
+    """A sliding window: nulls stand before all else in a table."""
 
     is_thinned = True
+
+    def _may_have_nulls(self, request_id: str, first: int) -> bool:
+        """Only if this one is null."""
+        table = self.req_to_blocks[request_id]
+        return first >= len(table) or table[first] is self._null_block
+
+    def free(self, request_id: str) -> None:
+        """As before."""
+        table, null = self.pop_table(request_id), self._null_block
+        nulls = bisect(table, False, key=lambda block: block is not null)
+        self._give_back(table[nulls:][::-1])
 
 
 class ChunkedToday(ByNames, ChunkedLocalAttentionManager):
