@@ -1,4 +1,4 @@
-"""Blocks of which nothing is known but their place in the free queue: after a reset these are all. Such a block does
+"""Blocks of which nothing is known but their place in the free queue: after a reset these are all. Such a block need
 not exist before it is taken again, as one that was never used; what is kept of it is its id."""
 
 from array import array
@@ -8,6 +8,9 @@ from typing import Any
 
 from ..pool.block import KVCacheBlock
 from ..pool.free_queue import FreeKVCacheBlockQueue, _Unmade
+
+AWAKE = 32_768
+"""So many blocks that will be taken next stay as they are: the first prompts after a reset need them."""
 
 
 class Asleep(_Unmade):
@@ -45,17 +48,25 @@ class Asleep(_Unmade):
 class SleepyQueue(FreeKVCacheBlockQueue):
     """As before, and blocks may be forgotten in it."""
 
-    def put_to_sleep(self, made: list[Any]) -> None:
-        """Forget all blocks here that nobody has but `made`, the blocks by id. They are free, and have no names."""
-        rows = self._rows_of_ids()
+    def put_to_sleep(self, made: list[Any], awake: int = AWAKE) -> None:
+        """Forget all blocks here that nobody has but `made`, the blocks by id, and behind so many that stay. They are
+        free, and have no names."""
+        rows, free = self._rows_of_ids(), self.num_free_blocks
         self.batches, self._empty = deque(), 0
         alone = _references([KVCacheBlock(-1)], 0)
         for row in rows:
             if isinstance(row, array):
+                stay, row = row[:awake], row[awake:]
+                awake -= len(stay)
+                if stay:
+                    self.batches.append(self._batch([made[block_id] for block_id in stay]))
                 for block_id in row:
                     if _references(made, block_id) <= alone:
                         made[block_id] = None
-        self.batches = deque([Asleep(self, row, made) if isinstance(row, array) else row for row in rows])
+                row = Asleep(self, row, made)
+            if row.left:
+                self.batches.append(row)
+        self.num_free_blocks = free
 
     def _rows_of_ids(self) -> "list[_Unmade | array[int]]":
         """The queue, with ids in place of the blocks that exist; these belong to no batch any more, whose list would

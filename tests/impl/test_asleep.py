@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 from blockproof.impl import today
 from blockproof.impl.pool.free_queue import FreeKVCacheBlockQueue
-from blockproof.impl.today.asleep import SleepyQueue
+from blockproof.impl.today.asleep import AWAKE, SleepyQueue
 
 
-def pool(blocks=40):
-    return today.BlockPool(blocks, True, 4)
+def pool(blocks=40, awake=0):
+    """A pool of which so many free blocks stay at a reset."""
+    made = today.BlockPool(blocks, True, 4)
+    sleep = made._queue.put_to_sleep
+    made._queue.put_to_sleep = lambda known: sleep(known, awake)
+    return made
 
 
 def objects(one):
@@ -40,6 +44,18 @@ def test_after_a_reset_no_block_is_left_but_those_that_somebody_has():
     core.check()
 
 
+def test_the_blocks_that_are_taken_next_stay():
+    core = pool(awake=5)
+    core.free_blocks(core.get_new_blocks(30))
+    next_ones = core.free_block_queue.popleft_n(5)
+    core.free_block_queue.prepend_n(next_ones)
+    assert core.reset_prefix_cache()
+    assert objects(core)[1:] == sorted(next_ones, key=lambda block: block.block_id)
+    assert core.get_new_blocks(5) == next_ones
+    core.check()
+    assert AWAKE > 10_000
+
+
 def test_a_reset_that_is_refused_forgets_nothing():
     core = pool()
     (block,) = core.get_new_blocks(1)
@@ -54,7 +70,7 @@ def test_a_reset_that_is_refused_forgets_nothing():
 def test_nobody_can_tell(monkeypatch, seed):
     """The same is done to two pools, of which one forgets nothing."""
     draw = Random(seed)
-    ours, plain = pool(), pool()
+    ours, plain = pool(awake=seed % 3 * 7), pool()
     monkeypatch.setattr(plain._queue, "put_to_sleep", lambda made: None)
     held: list[tuple[Any, Any]] = []
     kept: list[tuple[Any, ...]] = []
