@@ -1,5 +1,6 @@
 """What a reset leaves of blocks: places in the free queue. Nobody can tell, and whoever has a block keeps it."""
 
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -12,8 +13,7 @@ from blockproof.impl.today.asleep import AWAKE, SleepyQueue
 def pool(blocks=40, awake=0):
     """A pool of which so many free blocks stay at a reset."""
     made = today.BlockPool(blocks, True, 4)
-    sleep = made._queue.put_to_sleep
-    made._queue.put_to_sleep = lambda known: sleep(known, awake)
+    setattr(made._queue, "put_to_sleep", partial(made._queue.put_to_sleep, awake=awake))  # noqa: B010  # for mypy
     return made
 
 
