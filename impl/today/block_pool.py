@@ -63,9 +63,15 @@ class SeveralNames(BlockHashToBlockMap):
             for group, other in self.further.pop(block.block_id, ()):
                 self.remove(group, other, block.block_id)
         registered = self.groups[run.group]
-        if run.whole or registered.get(content) is not block:
+        if registered.get(content) is not block:
             return super().forget(block)
         del registered[content]
+        if run.whole:
+            if run.blocks[-1] is block:
+                run.blocks.pop()
+                run.contents.pop()
+            else:
+                run.whole = False
         block.content = block.run = None
         return True
 
