@@ -68,29 +68,24 @@ def _names_of_impl(name: str) -> Any:
 
 def impl_today() -> Subject:
     """Those of our core by the rule of today: its own classes where it has any, and those under them."""
-    from ...impl.today import asleep, block_pool, coordinator, hashing, kv_cache_manager, managers, states
+    from ...impl.today import asleep, block_pool, coordinator, hashing, kv_cache_manager, managers
 
     mine: Mapping[str, Any] = {
+        **{older.__name__: kind for older, kind in managers.OF_TODAY.items()},
         "BlockHashListWithBlockSize": hashing.LastHashes,
         "BlockHashToBlockMap": block_pool.SeveralNames,
         "BlockPool": block_pool.TodayPool,
-        "ChunkedLocalAttentionManager": managers.ChunkedToday,
-        "CrossAttentionManager": managers.CrossToday,
         "FreeKVCacheBlockQueue": asleep.SleepyQueue,
-        "FullAttentionManager": managers.FullToday,
         "HybridKVCacheCoordinator": coordinator.HybridToday,
         "KVCacheManager": kv_cache_manager.TodayManager,
-        "MambaManager": states.MambaToday,
-        "SinkFullAttentionManager": managers.SinkToday,
-        "SlidingWindowManager": managers.SlidingToday,
         "UnitaryKVCacheCoordinator": coordinator.UnitaryToday,
     }
-    older = impl()
+    rest = impl()
 
     def names(name: str) -> Any:
         return mine[name] if name in mine else _names_of_impl(name)
 
-    return Subject("impl-today", _api(names), older.packages, older.memos)
+    return Subject("impl-today", _api(names), rest.packages, rest.memos)
 
 
 def own(name: str) -> Subject:
