@@ -220,7 +220,7 @@ class CoreSide:
     def set_horizons(self) -> None:
         """The horizon of every request with a table: as far as it can be, from what its tables show."""
         steps = self.manager.coordinator.steps
-        for name in [*steps.horizons]:
+        for name in [*steps.horizons, *getattr(steps, "due", ())]:
             steps.forget(name)
         for name, live in self.live.items():
             tables = [manager.req_to_blocks.get(name, ()) for manager in self.managers]

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from ..hashing.block_hash import BlockHash, BlockHashWithGroupId
 from ..hashing.block_hashing import BlockHashList, get_block_hash, get_group_id
 from .block import KVCacheBlock, Run, loose_run
-from .entries_by_key import EntriesByKey
+from .entries_by_key import EntriesByKey, Entry
 
 _NO_MORE: Mapping[int, Sequence[tuple[int, BlockHash]]] = MappingProxyType({})
 _WORTH_A_RUN = 8
@@ -42,8 +42,8 @@ class BlockHashToBlockMap:
     def found(self, group: int, contents: Iterable[BlockHash]) -> list[KVCacheBlock]:
         """Of each of these hashes that is known the block that `find` has. Most of a prompt's states are not kept: what
         is not there costs a probe and no call."""
-        found = [entry for entry in map(self.groups[group].get, contents) if entry is not None]
-        return [next(iter(entry.values())) if isinstance(entry, dict) else entry for entry in found]
+        entries: Iterable[Entry] = filter(None, map(self.groups[group].get, contents))  # no entry is false
+        return [next(iter(entry.values())) if isinstance(entry, dict) else entry for entry in entries]
 
     def get_one_block(self, key: BlockHashWithGroupId) -> KVCacheBlock | None:
         """The earliest registered block that is still there, or None."""

@@ -2,33 +2,101 @@
 several names, and who reads on in blocks that he holds no more is told when they are handed out."""
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from sys import maxsize
 from typing import Any
 
 from ..hashing.block_hash import BlockHash
 from ..hashing.block_hashing import BlockHashList, external_hashes
 from ..hashing.extra_keys import CacheableRequest
-from ..pool.block import KVCacheBlock, ids_of, loose_run, with_and_without_identity
+from ..pool.block import Hit, KVCacheBlock, Run, loose_run, with_and_without_identity
 from ..pool.block_pool import BlockPool
 from ..pool.events import MEDIUM_GPU, BlockRemoved
+from ..pool.hash_map import BlockHashToBlockMap
+from .asleep import SleepyQueue
 from .events import Places, blocks_stored
 from .hashing import LastHashes
 
 Name = tuple[int, BlockHash]
 """A group and the hash of a content in it."""
+_CONTENT, _STATE = attrgetter("content"), attrgetter("state")
 
 
-class TodayPool(BlockPool):
-    """The first name of a block is its `content`; further ones and what a name leaves out are kept beside it, so that
-    blocks with one whole name, which are nearly all, cost what they did."""
+class SeveralNames(BlockHashToBlockMap):
+    """As before. The first name of a block is its `content`; further ones, and what a name leaves out, are kept beside
+    it, so that blocks with one whole name, which are nearly all, cost what they did. The run of the others tells of
+    them: where blocks are evicted nobody has to ask which these are."""
 
-    def __init__(self, *given: Any, num_hash_lookahead_tokens: int = 0, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
+    def __init__(self) -> None:
+        super().__init__()
         self.further: dict[int, list[Name]] = {}
         """By block, its names but the first."""
         self.partial: dict[int, int] = {}
         """By block whose first name is not that of all its tokens: tokens up to the end of what it says."""
+        self._runs: dict[int, Run] = {}
+
+    def mark(self, block: KVCacheBlock, group: int) -> None:
+        """Note that more is kept of this block, whose first name is in this group."""
+        run = block.run
+        if run is not None and run.whole:
+            if run.blocks[-1] is block:  # the end of a prompt is
+                run.blocks.pop()
+                run.contents.pop()
+            else:
+                run.whole = False
+        mark = self._runs.get(group)
+        if mark is None:
+            mark = self._runs[group] = Run(group, -1, [], [], whole=False)
+        block.run = mark
+
+    def is_marked(self, block: KVCacheBlock) -> bool:
+        """Whether more is kept of it."""
+        return block.run is not None and block.run.first < 0
+
+    def forget(self, block: KVCacheBlock) -> bool:
+        """As before, with all that is kept of it."""
+        run, content = block.run, block.content
+        if content is None or run is None:
+            return False
+        if run.first < 0:
+            self.partial.pop(block.block_id, None)
+            for group, other in self.further.pop(block.block_id, ()):
+                self.remove(group, other, block.block_id)
+        registered = self.groups[run.group]
+        if registered.get(content) is not block:
+            return super().forget(block)
+        del registered[content]
+        if run.whole:
+            if run.blocks[-1] is block:
+                run.blocks.pop()
+                run.contents.pop()
+            else:
+                run.whole = False
+        block.content = block.run = None
+        return True
+
+    def _bind(self, group: int, hashes: BlockHashList, found: list[KVCacheBlock], first: int, end: int) -> None:
+        """As before, but for blocks of which more is kept."""
+        super()._bind(group, hashes, found, first, end)
+        if self.further or self.partial:
+            for block in found:
+                if block.block_id in self.further or block.block_id in self.partial:
+                    self.mark(block, group)
+
+
+class TodayPool(BlockPool):
+    """As before, with names of which a block may have several (`SeveralNames`)."""
+
+    cached_block_hash_to_block: SeveralNames
+
+    def __init__(self, *given: Any, num_hash_lookahead_tokens: int = 0, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
+        self._know(SeveralNames())
+        self._queue = self.free_block_queue = SleepyQueue(())
+        self._queue.reserve(self.num_gpu_blocks - 1, self._make)
+        self._slept = False
+        """Whether blocks have been forgotten, some of which may not exist again."""
         self.copying: list[tuple[KVCacheBlock, KVCacheBlock]] = []
         """Sources and targets of copies that nobody has asked for yet; each is held for it."""
         self._lent: dict[int, int] = {}
@@ -37,6 +105,10 @@ class TodayPool(BlockPool):
         """Who is to be told when a block is handed out that he reads on."""
 
     # Names.
+
+    def _know(self, names: SeveralNames) -> None:
+        self.cached_block_hash_to_block = names
+        self.further, self.partial = names.further, names.partial
 
     def hashes_at(self, request: CacheableRequest, block_size: int) -> BlockHashList:
         """Hashes of so many tokens each: of each block that of its last hash block."""
@@ -55,15 +127,28 @@ class TodayPool(BlockPool):
         block_mask: Sequence[bool] | None = None,
     ) -> None:
         """As before; names of a part of a block are no use any more once the whole has one."""
-        if self.partial and self.partial.keys() & ids_of(blocks[num_cached_blocks:num_full_blocks]):
-            for i in range(num_cached_blocks, num_full_blocks):
-                block = blocks[i]
+        chosen = blocks[num_cached_blocks:num_full_blocks]
+        if self.partial and list(map(_CONTENT, chosen)).count(None) < len(chosen):
+            for i, block in enumerate(chosen, num_cached_blocks):
                 inside = self.partial.get(block.block_id, maxsize) < (i + 1) * block_size
                 if inside and (block_mask is None or block_mask[i - num_cached_blocks]):
                     self.unname(block)
         super().cache_full_blocks(
             request, blocks, num_cached_blocks, num_full_blocks, block_size, kv_cache_group_id, block_mask
         )
+
+    def cache_row(
+        self, request: CacheableRequest, table: Sequence[KVCacheBlock], first: int, end: int, size: int, group_id: int
+    ) -> None:
+        """`cache_full_blocks` for entries of a table of which none is null, and a hit can use each."""
+        blocks, hashes = list(table[first:end]), self.hashes_at(request, size)
+        if len(hashes) < end or list(map(_CONTENT, blocks)).count(None) < end - first:
+            self.cache_full_blocks(request, table, first, end, size, group_id)
+            return
+        row = first, table[first - 1] if first else None
+        self.cached_block_hash_to_block.register(group_id, hashes[first:end], blocks, row)
+        if self.enable_kv_cache_events:
+            self._announce(request, hashes, range(first, end), (first, end, size, group_id))
 
     def is_named(self, block: KVCacheBlock, name: Name) -> bool:
         """Whether the block has this name."""
@@ -82,8 +167,10 @@ class TodayPool(BlockPool):
             block.content, block.run = content, loose_run(group)
             if covers is not None:
                 self.partial[block.block_id] = covers
-        else:
+                self.cached_block_hash_to_block.mark(block, group)
+        elif block.run is not None:
             self.further.setdefault(block.block_id, []).append(name)
+            self.cached_block_hash_to_block.mark(block, block.run.group)
         self.cached_block_hash_to_block.add(group, content, block)
 
     def unname(self, block: KVCacheBlock) -> None:
@@ -97,20 +184,11 @@ class TodayPool(BlockPool):
             self.add_name(target, name, covers)
 
     def _unnamed(self, block: KVCacheBlock) -> list[Name]:
-        content, run = block.content, block.run
-        self.partial.pop(block.block_id, None)
-        if content is None or run is None or not self.cached_block_hash_to_block.forget(block):
+        content, run, known = block.content, block.run, self.cached_block_hash_to_block
+        if content is None or run is None:
             return []
-        names = [(run.group, content)]
-        if self.further:
-            names += self._forget_further(block)
-        return names
-
-    def _forget_further(self, block: KVCacheBlock) -> list[Name]:
-        gone = self.further.pop(block.block_id, [])
-        for group, content in gone:
-            self.cached_block_hash_to_block.remove(group, content, block.block_id)
-        return gone
+        names = [(run.group, content), *self.further.get(block.block_id, ())]
+        return names if known.forget(block) else []
 
     def _tell_gone(self, names: Sequence[Name]) -> None:
         if self.enable_kv_cache_events and names:
@@ -119,6 +197,12 @@ class TodayPool(BlockPool):
             self.kv_event_queue += [
                 BlockRemoved([content], MEDIUM_GPU, group) for content, group in zip(shown, groups, strict=True)
             ]
+
+    def _forget_identity(self, block: KVCacheBlock) -> None:
+        if self.enable_kv_cache_events or self.metrics_collector is not None:
+            self._forget_loudly((block,))
+        else:
+            self.cached_block_hash_to_block.forget(block)
 
     def _forget_loudly(self, blocks: Sequence[KVCacheBlock]) -> None:
         names: list[Name] = []
@@ -132,13 +216,16 @@ class TodayPool(BlockPool):
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
         """As before; who reads one of them is told."""
-        blocks = super().get_new_blocks(num_blocks)
-        if self.further or self.partial:  # of few blocks: what is asked for is intersected, not looked up one by one
-            ids = ids_of(blocks)
-            for block_id in self.partial.keys() & ids:
-                del self.partial[block_id]
-            for block_id in self.further.keys() & ids:
-                self._forget_further(self._made[block_id])
+        queue = self.free_block_queue
+        plain = not self.enable_kv_cache_events and self.metrics_collector is None
+        if not plain or not 0 <= num_blocks <= queue.num_free_blocks:
+            blocks = super().get_new_blocks(num_blocks)
+        else:
+            blocks = queue.take(num_blocks)
+            if self.enable_caching:
+                self.cached_block_hash_to_block.forget_all(blocks)
+            for block in blocks:
+                block.state = 1
         if self._watchers:
             self._tell_watchers(blocks)
         return blocks
@@ -149,6 +236,24 @@ class TodayPool(BlockPool):
         if self._watchers:
             self._tell_watchers([block])
         return block
+
+    def _touch_many(self, blocks: Sequence[KVCacheBlock]) -> bool:
+        """As before. The blocks of a hit mostly have the same holders, or were given back together."""
+        states: list[Any] = list(map(_STATE, blocks))
+        state, own = states[0], self._made[blocks[0].block_id] is blocks[0]
+        if not isinstance(blocks, Hit) or states.count(state) < len(states) or not own:
+            return super()._touch_many(blocks)
+        if not isinstance(state, int):
+            for block in blocks:
+                block.state = 1
+            self.free_block_queue.lose(state, len(states))
+            return True
+        if state <= 0:
+            return False
+        for block in blocks:
+            block.state = state + 1
+        self._num_shared += len(states) if state == 1 else 0
+        return True
 
     def hold(self, block: KVCacheBlock) -> None:
         """One more reference to a block that is held: of a copy, which counts as no access."""
@@ -177,7 +282,7 @@ class TodayPool(BlockPool):
         """As `free_blocks`, for the blocks of a table, nulls left out, none of which stands in it twice: one look at
         who holds them, and one at the names of those that nobody else holds."""
         if self._num_shared or not self._trusting:
-            states: list[Any] = [block.state for block in blocks]
+            states: list[Any] = list(map(_STATE, blocks))
             if states.count(1) < len(states):
                 if not self._trusting:
                     named, others = with_and_without_identity(blocks)
@@ -185,6 +290,9 @@ class TodayPool(BlockPool):
                     self._give_back(others, True)
                     return
                 blocks = self._let_go_shared(blocks, states)
+        if all(map(_CONTENT, blocks)):
+            self.free_block_queue.append_n(blocks)
+            return
         named, others = with_and_without_identity(blocks)
         self.free_block_queue.append_n(named)
         self.free_block_queue.prepend_n(others)
@@ -249,12 +357,29 @@ class TodayPool(BlockPool):
 
     def reset_prefix_cache(self) -> bool:
         """As before; whoever reads on is told."""
-        if not super().reset_prefix_cache():
+        made, self._made = self._made, [block for block in self._made if block is not None]
+        done = super().reset_prefix_cache()
+        self._made = made
+        if not done:
             return False
-        self.further.clear()
-        self.partial.clear()
+        self._know(SeveralNames())
         self._tell_watchers([self._made[block_id] for block_id in self._watchers])
+        self._queue.put_to_sleep(self._made)
+        self._slept = True
         return True
+
+    @property
+    def blocks(self) -> list[KVCacheBlock]:
+        """As before."""
+        if self._slept:
+            self._slept = False
+            self.free_block_queue.make_all()
+        return super().blocks
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """As before."""
+        ids, made = list(block_ids), self._made
+        super().evict_blocks([i for i in ids if not self._slept or not 0 <= i < len(made) or made[i] is not None])
 
     # Events.
 
@@ -290,3 +415,6 @@ class TodayPool(BlockPool):
         carried = {block.block_id for block in self._made if block.content is not None}
         if strange := {*self.further, *self.partial} - carried:
             raise AssertionError(f"only named blocks have further names: {sorted(strange)}")
+        marked = {block.block_id for block in self.blocks if self.cached_block_hash_to_block.is_marked(block)}
+        if marked != self.further.keys() | self.partial.keys():
+            raise AssertionError(f"marked are blocks of which more is kept: {marked}, {self.further}, {self.partial}")

@@ -38,6 +38,7 @@ class CheckpointManager(MambaToday):
         self._step: object = None
         self._checkpoint: tuple[int, int] | None = None
         """The same of the checkpoint of this step."""
+        self._entries: Sequence[int] = ()
         self.prompt_ends = 0
         """Of the request whose step is allocated now: where such a step ends at least."""
 
@@ -97,6 +98,9 @@ class CheckpointManager(MambaToday):
             self._step, self._checkpoint = step, None
             if step is not None and step[2] == step[3] > step[1]:
                 self._checkpoint = self.left(step[1], step[3])
+            if step is not None:
+                others = super().entries_of_step(request_id)
+                self._entries = others if self._checkpoint is None else sorted({self._checkpoint[0], *others})
         return self._checkpoint
 
     def stands(self, request_id: str, i: int) -> bool:
@@ -108,8 +112,8 @@ class CheckpointManager(MambaToday):
 
     def entries_of_step(self, request_id: str) -> Sequence[int]:
         """As before, and the entry of the checkpoint."""
-        written, others = self._written(request_id), super().entries_of_step(request_id)
-        return others if written is None else sorted({written[0], *others})
+        self._written(request_id)
+        return self._entries
 
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """The state of a checkpoint is named where a hit can resume: at the end of a prompt, at a junction, and at the

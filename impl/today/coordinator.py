@@ -17,7 +17,7 @@ from ..managers.coordinator import (
 )
 from ..managers.hit_search import HitBlocks, HitSearch, longest_common_hit
 from ..managers.spec_registry import KVCacheSpecRegistry
-from ..managers.steps import RunningSteps
+from ..managers.steps import OneGroupSteps, RunningSteps
 from ..pool.block import KVCacheBlock
 from ..specs.attention import RecentPastSpec
 from ..specs.entries import how_to_register
@@ -43,7 +43,36 @@ class Found(NamedTuple):
     """Whether states end before it: then tokens from outside must follow, which bring the one that is needed."""
 
 
-class StepsBehindPrompts(RunningSteps):
+class LaterHorizons(RunningSteps):
+    """Horizons are found when they are asked for: many a request that was given room takes no step of the short way."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.due: dict[str, int] = {}
+        """Requests whose horizon is not known, with how many of their tokens were settled."""
+
+    def note(self, request_id: str, num_settled_tokens: int) -> None:
+        """As before, but later."""
+        if self.known:
+            self.horizons.pop(request_id, None)
+            self.due[request_id] = num_settled_tokens
+
+    def look(self, request_id: str) -> int:
+        """The horizon of a request for which it is due."""
+        super().note(request_id, self.due.pop(request_id))
+        return self.horizons[request_id]
+
+    def forget(self, request_id: str) -> None:
+        """As before."""
+        self.due.pop(request_id, None)
+        super().forget(request_id)
+
+
+class LaterOfOneGroup(LaterHorizons, OneGroupSteps):
+    """The same for a group that gives nothing back."""
+
+
+class StepsBehindPrompts(LaterHorizons):
     """Steps of running requests where ends of prompts get names inside blocks: within its prompt a request goes the
     long way, and behind it nothing is named but whole blocks."""
 
@@ -60,12 +89,12 @@ class StepsBehindPrompts(RunningSteps):
     def forget(self, request_id: str) -> None:
         """As before."""
         self.behind.discard(request_id)
-        if request_id in self.horizons:
+        if request_id in self.horizons or request_id in self.due:
             super().forget(request_id)
 
     def forget_horizons(self) -> None:
         """Names have been lost, which the next step of a request may give again."""
-        for request_id in list(self.horizons):
+        for request_id in [*self.horizons, *self.due]:
             super().forget(request_id)
 
 
@@ -79,6 +108,7 @@ class TodayCoordinator(KVCacheCoordinator):
     _registers_at: int | None = None
     """At multiples of how many tokens groups register their blocks; None for each group's own."""
     block_pool: TodayPool
+    steps: LaterHorizons
     single_type_managers: tuple[ByNames, ...]
 
     def __init__(self, *given: Any, num_hash_lookahead_tokens: int, names_junctions: bool, **named: Any) -> None:
@@ -111,11 +141,13 @@ class TodayCoordinator(KVCacheCoordinator):
         self._alignment = self.hit_alignment
         self._every = self.enable_partial_hash_hits or len(managers) == 1
         """Whether ends are named wherever they are, not at the last place where a hit can end."""
-        self._naming = [(manager, manager.names_ends, isinstance(manager, MambaToday)) for manager in managers]
+        self._naming = [(one, one.names_ends, one if isinstance(one, MambaToday) else None) for one in managers]
         plain = len(managers) == 1 and not managers[0].names_ends and not managers[0].keeps_states
         self._only = managers[0] if plain else None
         """The manager of the only group, if nothing of it gets a name but whole blocks."""
         self._bounded = all(manager.is_ours and not manager.sized_by_encoder for manager in managers)
+        self._least_size = min([manager.block_size for manager in managers], default=1)
+        self._most_apart = sum([manager.most_blocks(0) + 1 for manager in managers]) if self._bounded else 0
 
     def _new_pool(self, *given: Any) -> TodayPool:
         return TodayPool(*given, num_hash_lookahead_tokens=self.num_hash_lookahead_tokens)
@@ -158,16 +190,14 @@ class TodayCoordinator(KVCacheCoordinator):
         alone = not self.num_hash_lookahead_tokens and not self.keeping_states and not self.names_ends
         return alone and super()._registers_quietly()
 
-    def running_steps(self, registers_at: int | None) -> RunningSteps:
+    def running_steps(self, registers_at: int | None) -> LaterHorizons:
         """As before; where ends of prompts get names, only behind the prompt."""
         self._registers_at = registers_at
-        if self.names_ends:
-            given = (registers_at, self._registers_quietly()), self._register
-            steps: RunningSteps = StepsBehindPrompts(
-                self.single_type_managers, self.block_pool, self.max_model_len, *given
-            )
-        else:
-            steps = super().running_steps(registers_at)
+        groups = self.single_type_managers, self.block_pool, self.max_model_len
+        given = *groups, (registers_at, self._registers_quietly()), self._register
+        steps: LaterHorizons = StepsBehindPrompts(*given) if self.names_ends else LaterHorizons(*given)
+        if steps.is_simple and not self.names_ends:
+            steps = LaterOfOneGroup(*given)
         # Where a gap opens depends on the prompt, which steps do not know.
         steps.known &= not any(isinstance(manager, ReferenceWindowManager) for manager in self.single_type_managers)
         return steps
@@ -191,6 +221,9 @@ class TodayCoordinator(KVCacheCoordinator):
         hits = sum(map(len, new_computed_blocks))
         if not self._bounded or (hits and any(manager.cached_blocks_this_step for manager in self._state_managers)):
             return maxsize
+        rough = num_tokens // self._least_size * len(self.single_type_managers) + self._most_apart
+        if hits + rough <= self.block_pool.free_block_queue.num_free_blocks:
+            return hits + rough
         return hits + sum([manager.most_blocks(num_tokens) for manager in self.single_type_managers])
 
     # Names.
@@ -210,7 +243,7 @@ class TodayCoordinator(KVCacheCoordinator):
         reach = num_computed_tokens // alignment * alignment  # up to the last place where a hit can end
         named = len(request.block_hashes) * self.block_pool.hash_block_size
         at_junction = self._names_junctions_inside and self._is_junction(request, num_computed_tokens)
-        for manager, names_ends, keeps_states in self._naming:
+        for manager, names_ends, states in self._naming:
             first, most = manager.num_cached_block.get(request_id, 0), reach
             if manager.use_eagle and reach:
                 most = min(num_computed_tokens, reach + manager.block_size)
@@ -218,8 +251,8 @@ class TodayCoordinator(KVCacheCoordinator):
             if names_ends:
                 counted = num_computed_tokens if self._every else most
                 manager.name_end(request, counted, num_computed_tokens, at_junction)
-            if keeps_states and isinstance(manager, MambaToday):
-                manager.offer(request_id, first, manager.num_cached_block.get(request_id, 0))
+            if states is not None:
+                states.offer(request_id, first, manager.num_cached_block.get(request_id, 0))
         if isinstance(self.steps, StepsBehindPrompts):
             if (num_computed_tokens if self._every else reach) < request.num_prompt_tokens:
                 self.steps.forget(request_id)
@@ -306,7 +339,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
             for i in alike.group_ids:
                 managers[i].expect_hits(unit, read_on, unit if self._reads_on else 1)
 
-    def running_steps(self, registers_at: int | None) -> RunningSteps:
+    def running_steps(self, registers_at: int | None) -> LaterHorizons:
         """As before; where hits end inside blocks each group registers its blocks when they are full."""
         return super().running_steps(None if self.enable_partial_hash_hits else registers_at)
 

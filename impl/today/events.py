@@ -6,7 +6,7 @@ from typing import Any
 
 from ..hashing.block_hash import BlockHash
 from ..hashing.block_hashing import external_hashes
-from ..hashing.extra_keys import CacheableRequest, ExtraKeys, extra_keys_of_blocks
+from ..hashing.extra_keys import CacheableRequest, ExtraKeys, extra_keys_of_blocks, need_extra_keys
 from ..pool.events import MEDIUM_GPU, BlockStored
 
 
@@ -43,6 +43,9 @@ def blocks_stored(
 
 def _keys(request: CacheableRequest, places: Places) -> Iterator[ExtraKeys | None]:
     """The extra keys of each block; where the last one is a part they are looked for apart."""
+    if not need_extra_keys(request) and request.prompt_embeds is None:
+        yield from [None] * len(places.spans)
+        return
     starts, sizes = [start for start, _ in places.spans], {end - start for start, end in places.spans}
     if len(sizes) == 1:
         yield from extra_keys_of_blocks(request, starts, sizes.pop() + places.ahead)

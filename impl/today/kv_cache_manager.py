@@ -11,7 +11,7 @@ from ..pool.metrics import KVCacheMetricsCollector
 from ..specs.base import cdiv
 from ..specs.interface import KVCacheConfig
 from .block_pool import TodayPool
-from .coordinator import Found, TodayCoordinator, coordinator_of_today
+from .coordinator import Found, LaterHorizons, TodayCoordinator, coordinator_of_today
 from .request import RequestStatus
 from .rings import RingManager
 from .states import MambaToday
@@ -51,6 +51,7 @@ class TodayManager(KVCacheManager):
 
     coordinator: TodayCoordinator
     block_pool: TodayPool
+    _steps: LaterHorizons
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class TodayManager(KVCacheManager):
             getattr(kv_cache_config, "prefix_cache_retention_interval", None),
         )
         self.watermark_blocks = int(watermark * kv_cache_config.num_blocks)
+        self._due = self._steps.due
 
     def _new_coordinator(self, *given: Any) -> TodayCoordinator:
         named = dict(zip(_OF_A_COORDINATOR, given, strict=True))
@@ -172,12 +174,17 @@ class TodayManager(KVCacheManager):
         if not (new_computed_blocks or num_external_computed_tokens or full_sequence_must_fit or reserved_blocks):
             # The one comparison of most decode steps, and what is due in the others, without a call of the long way.
             request_id, end = request.request_id, request.num_computed_tokens + num_new_tokens
-            horizon = self._horizons.get(request_id, 0)
+            horizon = 0
+            if request_id in self._horizons:
+                horizon = self._horizons[request_id]
+            elif request_id in self._due:
+                horizon = self._steps.look(request_id)
             plain = num_new_tokens > 0 <= num_lookahead_tokens and not (num_new_computed_tokens or num_encoder_tokens)
             # One whose load has arrived has its blocks, and waits all the same.
             free = not self.watermark_blocks or not has_scheduled_reqs or _runs(request)
             if horizon and plain and free:
-                if end + num_lookahead_tokens <= horizon and self._firsts.get(request_id, 0) <= end:
+                firsts = self._firsts
+                if end + num_lookahead_tokens <= horizon and not (firsts and end < firsts[request_id]):
                     return self.empty_kv_cache_blocks
                 if end <= self.max_model_len:
                     for manager in self.coordinator.told_of_requests:
@@ -214,7 +221,12 @@ class TodayManager(KVCacheManager):
     ) -> list[KVCacheBlocks | None]:
         """As before. Where something has to be known of each request, it is asked for one after the other."""
         if not (self.watermark_blocks or self.coordinator.told_of_requests):
-            return super().allocate_slots_batch(requests, num_new_tokens, num_lookahead_tokens)
+            asked = list(requests)
+            if self._due:
+                for one in asked:
+                    if one.request_id in self._due:
+                        self._steps.look(one.request_id)
+            return super().allocate_slots_batch(asked, num_new_tokens, num_lookahead_tokens)
         return [self.allocate_slots(one, num_new_tokens, 0, None, num_lookahead_tokens) for one in requests]
 
     def take_kv_cache_block_copies(self) -> tuple[list[KVCacheBlockCopy], list[KVCacheBlock]]:

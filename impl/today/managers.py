@@ -1,6 +1,7 @@
 """The managers of one group by the rule of today: what each gives back stands by its name, blocks in which a hit ends
 are copied before they are written on, and the end of a prompt gets a name inside its block."""
 
+from bisect import bisect
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -150,6 +151,21 @@ class ByNames(SingleTypeKVCacheManager):
 
     # What gets a name.
 
+    def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
+        """As before. Of a table without nulls, where hits can use all, no block is asked whether it is one."""
+        request_id, size = request.request_id, self.block_size
+        first, end = self.num_cached_block.get(request_id, 0), num_tokens // size
+        thinned = retention_interval is not None and self.is_thinned
+        if end <= first or thinned or not self.registers_every_block or self._may_have_nulls(request_id, first):
+            super().cache_blocks(request, num_tokens, retention_interval)
+            return
+        self.block_pool.cache_row(request, self.req_to_blocks[request_id], first, end, size, self.kv_cache_group_id)
+        self.num_cached_block[request_id] = end
+
+    def _may_have_nulls(self, request_id: str, first: int) -> bool:
+        """Whether a table may have a null from this entry on."""
+        return self.may_skip
+
     def wanted(
         self, request: CacheableRequest, first: int, end: int, retention_interval: int | None
     ) -> Sequence[bool] | None:
@@ -174,6 +190,10 @@ class ByNames(SingleTypeKVCacheManager):
                     mask[i - first] = True
         return mask
 
+    def _every_block_is_wanted(self) -> bool:
+        """As before, though `cache_blocks` is another one."""
+        return type(self).read_at_next_boundary(self.kv_cache_spec, range(1), self.block_size, self.alignment) is None
+
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """Name the end of the prompt inside its block, where that can be found: within `num_tokens`, of a step that
         ends behind `end`. `at_junction`: that is where others share the prefix. Most types have nothing to name."""
@@ -191,6 +211,8 @@ class ByNames(SingleTypeKVCacheManager):
         if 0 < pool.covers(block, whole) < end:
             pool.unname(block)
         pool.add_name(block, name, None if end == whole else end)
+        if not pool.enable_kv_cache_events:
+            return
         parent = request.block_hashes[end // unit - 2] if end > unit else None
         span = end - unit, end
         places = Places([span], span, unit, pool.num_hash_lookahead_tokens)
@@ -257,9 +279,20 @@ class CrossToday(ByNames, CrossAttentionManager):
 
 
 class SlidingToday(ByNames, SlidingWindowManager):
-    """A sliding window."""
+    """A sliding window: nulls stand before all else in a table."""
 
     is_thinned = True
+
+    def _may_have_nulls(self, request_id: str, first: int) -> bool:
+        """Only if this one is null."""
+        table = self.req_to_blocks[request_id]
+        return first >= len(table) or table[first] is self._null_block
+
+    def free(self, request_id: str) -> None:
+        """As before."""
+        table, null = self.pop_table(request_id), self._null_block
+        nulls = bisect(table, False, key=lambda block: block is not null)
+        self._give_back(table[nulls:][::-1])
 
 
 class ChunkedToday(ByNames, ChunkedLocalAttentionManager):

@@ -29,6 +29,43 @@ class MambaToday(ByNames, MambaManager):
         """Besides, those of drafts of two steps, a running state, and that of a checkpoint."""
         return super().most_blocks(num_tokens) + 4 * self.num_speculative_blocks + 4
 
+    def attach_computed_blocks(
+        self,
+        request_id: str,
+        new_computed_blocks: Sequence[KVCacheBlock],
+        num_local_computed_tokens: int,
+        num_external_computed_tokens: int,
+        num_settled_tokens: int | None = None,
+    ) -> int:
+        """As before; where states move, nothing looks at the nulls before them again."""
+        given = request_id, new_computed_blocks, num_local_computed_tokens, num_external_computed_tokens
+        begins = self.moves_blocks and request_id not in self.num_cached_block
+        missing = super().attach_computed_blocks(*given, num_settled_tokens)
+        if begins:
+            total = num_local_computed_tokens + num_external_computed_tokens
+            settled = total if num_settled_tokens is None else num_settled_tokens
+            self.num_leading_nulls[request_id] = self._num_skipped_blocks(settled)
+        return missing
+
+    def allocate_new_blocks(
+        self,
+        request_id: str,
+        num_tokens: int,
+        num_tokens_main_model: int,
+        total_computed_tokens: int | None = None,
+    ) -> list[KVCacheBlock]:
+        """As before; behind a table of nulls the states stand at its end."""
+        table, null = self.req_to_blocks[request_id], self._null_block
+        begins = self.moves_blocks and self.num_leading_nulls.get(request_id, 0) >= len(table)
+        added = super().allocate_new_blocks(request_id, num_tokens, num_tokens_main_model, total_computed_tokens)
+        if begins and added:
+            nulls = len(table)
+            while nulls and table[nulls - 1] is not null:
+                nulls -= 1
+            if null not in table[nulls:]:
+                self.num_leading_nulls[request_id] = nulls
+        return added
+
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
         """As before. A step that moves its states leaves few: these alone are looked at, where nobody has to be told of
         all that count as registered."""
@@ -50,10 +87,6 @@ class MambaToday(ByNames, MambaManager):
                 else:
                     pool.cache_full_blocks(request, table, i, i + 1, size, self.kv_cache_group_id)
         self.num_cached_block[request_id] = end
-
-    def _every_block_is_wanted(self) -> bool:
-        """As before, though `cache_blocks` is another one."""
-        return type(self).read_at_next_boundary(self.kv_cache_spec, range(1), self.block_size, self.alignment) is None
 
     def entries_of_step(self, request_id: str) -> Sequence[int]:
         """The entries of a table whose states the last step can have left: the one before it, and the one behind."""
@@ -128,7 +161,9 @@ class MambaToday(ByNames, MambaManager):
     def offer(self, request_id: str, first: int, end: int) -> None:
         """Entries `first .. end - 1` of a table count as registered: this step writes their states."""
         table = self.req_to_blocks.get(request_id, ())
-        for entry, block in enumerate(table[first:end], first):
+        written = self.entries_of_step(request_id) if self.moves_blocks and request_id in self.steps else ()
+        for entry in written or range(first, min(end, len(table))):
+            block = table[entry] if first <= entry < end else self._null_block
             if block.content is not None:
                 self.cached_blocks_this_step.add(block.content)
                 if self.moves_blocks:
@@ -145,6 +180,12 @@ class MambaToday(ByNames, MambaManager):
         """Only states of mode align are no tokens to be zeroed."""
         if not self.moves_blocks:
             super().note_copied(copy)
+
+    def free(self, request_id: str) -> None:
+        """Give back all states, of which most entries hold none any more."""
+        first, null = self.num_leading_nulls.get(request_id, 0), self._null_block
+        states = [block for block in self.pop_table(request_id)[first:] if block is not null]
+        self._give_back(states[::-1])
 
     def pop_table(self, request_id: str) -> list[KVCacheBlock]:
         """What the request has offered and nobody has taken is not offered any more."""

@@ -32,8 +32,8 @@ _VLLM_MODULES = (
 
 def subject(name: str) -> Subject:
     """The core of this name: `model`, `impl`, a user's own, or the vLLM that can be imported here, however called."""
-    if name in ("model", "impl"):
-        return {"model": model, "impl": impl}[name]()
+    if name in OURS:
+        return OURS[name]()
     return own(name) if ":" in name else vllm(name)
 
 
@@ -51,17 +51,41 @@ def model() -> Subject:
 
 def impl() -> Subject:
     """Our core's functions."""
+    # A run of blocks with nothing in it, for each group: made when it is first asked for, and never changed.
+    memos = frozenset({"blockproof.impl.pool.block._LOOSE"})
+    return Subject("impl", _api(_names_of_impl), ("blockproof.impl",), memos)
+
+
+def _names_of_impl(name: str) -> Any:
     from ... import impl as core
     from ...impl.specs import base as spec_base
 
-    def names(name: str) -> Any:
-        for module in (core, spec_base):
-            if hasattr(module, name):
-                return getattr(module, name)
-        raise UnavailableError(f"our core has no {name}")
+    for module in (core, spec_base):
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise UnavailableError(f"our core has no {name}")
 
-    # A run of blocks with nothing in it, for each group: made when it is first asked for, and never changed.
-    return Subject("impl", _api(names), ("blockproof.impl",), frozenset({"blockproof.impl.pool.block._LOOSE"}))
+
+def impl_today() -> Subject:
+    """Those of our core by the rule of today: its own classes where it has any, and those under them."""
+    from ...impl.today import asleep, block_pool, coordinator, hashing, kv_cache_manager, managers
+
+    mine: Mapping[str, Any] = {
+        **{older.__name__: kind for older, kind in managers.OF_TODAY.items()},
+        "BlockHashListWithBlockSize": hashing.LastHashes,
+        "BlockHashToBlockMap": block_pool.SeveralNames,
+        "BlockPool": block_pool.TodayPool,
+        "FreeKVCacheBlockQueue": asleep.SleepyQueue,
+        "HybridKVCacheCoordinator": coordinator.HybridToday,
+        "KVCacheManager": kv_cache_manager.TodayManager,
+        "UnitaryKVCacheCoordinator": coordinator.UnitaryToday,
+    }
+    rest = impl()
+
+    def names(name: str) -> Any:
+        return mine[name] if name in mine else _names_of_impl(name)
+
+    return Subject("impl-today", _api(names), rest.packages, rest.memos)
 
 
 def own(name: str) -> Subject:
@@ -114,3 +138,7 @@ def _api(names: Names) -> Callable[[str], Callable[..., Any]]:
         return bound[role]
 
     return find
+
+
+OURS: Mapping[str, Callable[[], Subject]] = {"model": model, "impl": impl, "impl-today": impl_today}
+"""The subjects that are in this checkout, by name."""

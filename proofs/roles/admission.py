@@ -73,6 +73,7 @@ def _api_settled(names: Any) -> Any:
             remove_skipped_blocks=lambda request_id, tokens: asked.append(tokens),
             get_num_blocks_to_allocate=lambda *arguments, **named: 1,
             most_blocks_to_allocate=lambda *arguments: 1,
+            told_of_requests=(),
         )
         manager = bare(
             manager_class,
@@ -83,6 +84,8 @@ def _api_settled(names: Any) -> Any:
             empty_kv_cache_blocks=blocks_class(((),)),
             _horizons={},
             _firsts={},
+            _due={},
+            watermark_blocks=0,
         )
         assert manager.allocate_slots(_Request(c, n), 1) is None
         return asked[0]
@@ -108,6 +111,7 @@ def _api_allocated(names: Any) -> Any:
             _told_settled=[True],
             _told_start=[True],
             _counts_by_tokens=True,
+            told_of_requests=(),
             steps=SimpleNamespace(note=lambda *arguments: None),
         )
         manager = bare(
@@ -119,6 +123,8 @@ def _api_allocated(names: Any) -> Any:
             empty_kv_cache_blocks=blocks_class(((),)),
             _horizons={},
             _firsts={},
+            _due={},
+            watermark_blocks=0,
         )
         request = _Request(c, c if known is None else count(known))
         answer = manager.allocate_slots(request, n, full_sequence_must_fit=known is not None, reserved_blocks=reserved)

@@ -227,12 +227,17 @@ def _api_limit(names: Any) -> Callable[..., Any]:
             asked.append(max_cache_hit_length)
             return ([],), 0
 
+        def find_with_its_boundary(block_hashes: Any, max_cache_hit_length: Any) -> Any:
+            blocks, tokens = find(block_hashes, max_cache_hit_length)
+            return bare(_Record, blocks=blocks, tokens=tokens, boundary=0)
+
         made = bare(
             manager,
             enable_caching=True,
             log_stats=False,
             prefix_cache_stats=None,
-            coordinator=bare(_Record, find_longest_cache_hit=find),
+            coordinator=bare(_Record, find_longest_cache_hit=find, find_hit=find_with_its_boundary),
+            block_pool=bare(_Record, enable_kv_cache_events=False),
             empty_kv_cache_blocks=None,
         )
         request = bare(_Record, skip_reading_prefix_cache=False, num_tokens=num_tokens, block_hashes=())

@@ -130,9 +130,20 @@ class Pool:
         """The same for the blocks of a table."""
         self.free_blocks(blocks, prepend)
 
+    def release_by_names(self, blocks: Any) -> None:
+        """The same, where the pool itself looks which of them have names."""
+        named, others = with_and_without_names(blocks)
+        self.free_blocks(named)
+        self.free_blocks(others)
+
     def release_one(self, block: Any) -> None:
         """The same for one block."""
         self.free_blocks([block])
+
+
+def with_and_without_names(blocks: Any) -> tuple[list[Any], list[Any]]:
+    """These blocks in their order, in two lists."""
+    return [one for one in blocks if one.content is not None], [one for one in blocks if one.content is None]
 
 
 def _unheld(blocks: Any) -> Any:
@@ -204,6 +215,9 @@ class Managed:
             "_collects_new_block_ids": False,
             "collects_new_block_ids": False,
             "_max_admission_blocks_per_request": None,
+            "tails": {},
+            "unit": step.b,
+            "unzeroed": False,
         }
         if of.rule is Mamba:
             fields["kv_cache_spec"] = bare(names(of.spec), block_size=step.b)
@@ -211,6 +225,7 @@ class Managed:
             fields["mamba_cache_mode"] = "align" if kind == ALIGN else "none"
             fields["last_state_block_idx"] = {}
             fields["num_leading_nulls"] = {}
+            fields["moves_blocks"] = kind == ALIGN
             fields["_allocated_block_reqs"] = {REQUEST} if step.known else set()
         if of.rule.cap is not Rule.cap:
             sized_spec = bare(names(of.spec), block_size=step.b, **sized)

@@ -143,15 +143,17 @@ class ByRuns(TriedStatement):
         """Of a method of the map, or a function beside it."""
         map_kind, block_kind = parts
         names = globals_of(map_kind.prefix)
-        right: Callable[..., Any] = getattr(map_kind, name, None) or names[name]
-        try:
-            wrong = changed(right, line, instead)
-        except ValueError:
-            return False
-        if name in names:
-            with seeing(names, {name: wrong}):
-                return bool(tried(map_kind, block_kind)[1])
-        return bool(tried(type(map_kind.__name__, (map_kind,), {name: wrong}), block_kind)[1])
+        rights: list[Callable[..., Any]] = [vars(kind)[name] for kind in map_kind.__mro__ if name in vars(kind)]
+        for right in rights or [names[name]]:  # a class may leave the line to the one below it
+            try:
+                wrong = changed(right, line, instead)
+            except ValueError:
+                continue
+            if name in names:
+                with seeing(names, {name: wrong}):
+                    return bool(tried(map_kind, block_kind)[1])
+            return bool(tried(type(map_kind.__name__, (map_kind,), {name: wrong}), block_kind)[1])
+        return False
 
 
 RUNS = ByRuns(

@@ -176,6 +176,9 @@ def test_the_book_of_names_is_checked():
     core.pool.partial[core.pool.free_ids()[0]] = 4
     with pytest.raises(AssertionError, match="only named blocks"):
         core.manager.check()
+    core.pool.partial.clear()
+    with pytest.raises(AssertionError, match="marked are blocks of which more is kept"):
+        core.manager.check()
 
 
 def test_a_ring_has_one_block_that_nobody_shares():
@@ -220,4 +223,37 @@ def test_behind_a_reference_window_blocks_go_and_names_say_how_long_the_prompt_i
     assert longer.block_hashes[2:] != asked.block_hashes[2:]
     core.manager.remove_skipped_blocks("a", 3, 6)
     core.manager.free(asked)
+    core.manager.check()
+
+
+def test_the_horizon_of_a_request_is_found_with_its_first_short_step():
+    core = Core(full())
+    core.step(asked := core.request("a", range(10)), 10)
+    steps = core.manager.coordinator.steps
+    assert (steps.horizons, steps.due) == ({}, {"a": 0})
+    asked.append_output_token_ids(1)
+    core.step(asked, 1)
+    assert (steps.horizons, steps.due) == ({"a": 11}, {})
+    other = core.request("b", range(10))
+    core.admit(other, 2)
+    core.manager.allocate_slots_batch([asked, other])
+    assert (steps.horizons, steps.due) == ({"a": 11, "b": 11}, {})
+    core.admit(core.request("c", range(6)), 2)
+    for request in (asked, other):
+        core.manager.free(request)
+    assert (steps.horizons, list(steps.due)) == ({}, ["c"])
+
+
+def test_the_end_of_a_prompt_in_its_last_full_block_leaves_the_others_in_their_run():
+    core = fine()
+    core.step(core.request("a", range(32)), 32)
+    *whole, last = core.manager.get_blocks("a").blocks[0]
+    assert core.pool.further.keys() == {last.block_id}
+    assert [block.run.whole for block in (*whole, last)] == [True, True, True, False]
+    assert whole[0].run.blocks == whole
+    core.pool.add_name(whole[0], (0, b"another"), None)
+    assert [block.run.whole for block in whole] == [False, False, False]
+    core.manager.check()
+    core.pool.unname(whole[0])
+    assert core.pool.further.keys() == {last.block_id}
     core.manager.check()
