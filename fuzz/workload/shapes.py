@@ -51,8 +51,8 @@ def with_offered(draw: Draw, shape: Shape, lacks: Collection[str], *, rounds: bo
         shape = _with_drafts_of_windows(shape)
     flagged = any(group.eagle for group in shape.groups)
     if "Shape.names_junctions" not in lacks:
-        shape = replace(shape, names_junctions=flagged and draw.integer(0, 1) > 0 and not rounds)
-    if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle) and not rounds:
+        shape = replace(shape, names_junctions=flagged and draw.integer(0, 1) > 0)
+    if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle):
         shape = _with_chains(draw, shape)
     if "Shape.old_names" not in lacks and (flagged or shape.eagle) and shape.reads_ahead == 1:
         old = draw.integer(0, 3) <= 1 + rounds
