@@ -48,7 +48,7 @@ def with_offered(draw: Draw, shape: Shape, lacks: Collection[str], *, rounds: bo
     if "Group.checkpoint" not in lacks:
         shape = _with_checkpoints(draw, _with_kept_states(draw, shape))
     if "Shape.old_names" not in lacks and rounds and draw.integer(0, 1):
-        shape = _with_drafts_of_windows(shape)
+        shape = _with_drafts_of_windows(draw, shape)
     flagged = any(group.eagle for group in shape.groups)
     if "Shape.names_junctions" not in lacks:
         shape = replace(shape, names_junctions=flagged and draw.integer(0, 1) > 0)
@@ -59,7 +59,10 @@ def with_offered(draw: Draw, shape: Shape, lacks: Collection[str], *, rounds: bo
         shape = replace(shape, old_names=old and not shape.names_junctions)
     if "Shape.watermark" in lacks:
         return shape
-    return replace(shape, watermark=min(draw.choose((0, 0, 1, 2)), (shape.num_blocks - 1) // 4))
+    shape = replace(shape, watermark=min(draw.choose((0, 0, 1, 2)), (shape.num_blocks - 1) // 4))
+    # Nobody says that full attention stands first.
+    turned = len(shape.groups) > 1 and not shape.host_blocks and draw.integer(0, 3) == 0
+    return replace(shape, groups=shape.groups[::-1]) if turned else shape
 
 
 def hits_end_inside(kinds: Sequence[Kind]) -> bool:
@@ -105,9 +108,12 @@ def _with_chains(draw: Draw, shape: Shape) -> Shape:
     return replace(shape, reads_ahead=min(draw.choose((1, 1, 2, 3)), shape.scheduler_block_size))
 
 
-def _with_drafts_of_windows(shape: Shape) -> Shape:
-    """The shape, with drafts that read the windows alone: a hit that others cut is asked for behind it again."""
-    groups = [replace(group, eagle=RULES[group.kind].windowed) for group in shape.groups]
+def _with_drafts_of_windows(draw: Draw, shape: Shape) -> Shape:
+    """The shape, with drafts that read the windows alone, or the last of them: a hit that others cut is asked for
+    behind it again."""
+    windows = [index for index, group in enumerate(shape.groups) if RULES[group.kind].windowed]
+    read = windows[draw.choose((0, -1)) :]
+    groups = [replace(group, eagle=index in read) for index, group in enumerate(shape.groups)]
     return replace(shape, groups=tuple(groups), eagle=False)
 
 
