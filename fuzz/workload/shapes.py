@@ -40,20 +40,20 @@ def possible_attention(names: Sequence[str], lacks: Collection[str]) -> tuple[st
 
 def with_offered(draw: Draw, shape: Shape, lacks: Collection[str], *, rounds: bool = False) -> Shape:
     """The shape with what few targets have (`declarations.OFFERS`). `rounds`: it is about lookups that take several,
-    as those of old names do."""
+    as those of old names do most, so junctions and chains, which have others, come seldom there."""
     if "Shape.host_blocks" not in lacks and tuple([group.kind for group in shape.groups]) in HYBRIDS_OF_POOLS:
         shape = _with_pools(draw, shape)
     if "hits_inside_blocks" not in lacks:
         shape = _with_small_hashes(draw, shape)
     if "Group.checkpoint" not in lacks:
         shape = _with_checkpoints(draw, _with_kept_states(draw, shape))
-    if "Shape.old_names" not in lacks and rounds and draw.integer(0, 1):
+    if "Shape.old_names" not in lacks and rounds and draw.integer(0, 2):
         shape = _with_drafts_of_windows(draw, shape)
     flagged = any(group.eagle for group in shape.groups)
     if "Shape.names_junctions" not in lacks:
-        shape = replace(shape, names_junctions=flagged and draw.integer(0, 1) > 0)
+        shape = replace(shape, names_junctions=flagged and draw.integer(0, 3) < (1 if rounds else 2))
     if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle):
-        shape = _with_chains(draw, shape)
+        shape = _with_chains(draw, shape, (1, 1, 1, 1, 1, 1, 2, 3) if rounds else (1, 1, 2, 3))
     if "Shape.old_names" not in lacks and (flagged or shape.eagle) and shape.reads_ahead == 1:
         old = draw.integer(0, 3) <= 1 + rounds
         shape = replace(shape, old_names=old and not shape.names_junctions)
@@ -101,11 +101,11 @@ def _with_pools(draw: Draw, shape: Shape) -> Shape:
     )
 
 
-def _with_chains(draw: Draw, shape: Shape) -> Shape:
+def _with_chains(draw: Draw, shape: Shape, models: Sequence[int]) -> Shape:
     """The shape, sometimes with a chain of draft models: these have attention, and blocks for what they read."""
     if all(RULES[group.kind] is Mamba for group in shape.groups):
         return shape
-    return replace(shape, reads_ahead=min(draw.choose((1, 1, 2, 3)), shape.scheduler_block_size))
+    return replace(shape, reads_ahead=min(draw.choose(models), shape.scheduler_block_size))
 
 
 def _with_drafts_of_windows(draw: Draw, shape: Shape) -> Shape:
