@@ -119,6 +119,7 @@ ABOUT_SOME_KINDS = {
     "impl/configuration/page_unification.py": "states are padded",
     "impl/configuration/uniformity.py": "what latent windows become where all is full attention",
     "impl/managers/base.py": "whose new blocks are told",
+    "fuzz/oracles/shadow/pooled.py": "two pools, with regions for what is read from the host",
     "impl/managers/coordinator.py": "states, and a retention interval that needs windows",
     "impl/today/coordinator.py": "states, and a retention interval that needs windows",
     "impl/today/__init__.py": "names of specs",

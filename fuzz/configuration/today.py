@@ -158,6 +158,9 @@ def _room(draw: Draw, configuration: Configuration) -> Asked:
 def _hits(draw: Draw, configuration: Configuration) -> Asked:
     """Where hits of groups end, of how many ranks one has the same, and its specs over several ranks."""
     groups = [_spec(draw, (FULL, STATES, WINDOW, STATES, RING, LATENT)) for _ in range(draw.choose((2, 1, 3)))]
+    if draw.integer(0, 1):
+        sharded: Spec = {"max_tp_shards": draw.choose((1, 2)), "dcp_sharded": draw.integer(0, 1) > 0}
+        groups = [group if group["type"] == STATES else {**group, **sharded} for group in groups]
     settings = {
         "enable_prefix_caching": draw.integer(0, 3) > 0,
         "decode_context_parallel_size": draw.choose((1, 1, 2)),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..findings.known import KnownFinding
-from ..findings.oracle_names import LOCKSTEP, ORACLES
+from ..findings.oracle_names import LOCKSTEP, ORACLES, SHADOW
 from ..opening.oracles import memory_named
 from ..reports.summary import Summary
 from ..runs.canary import Canary, check_oracles
@@ -80,8 +80,8 @@ class Plan:
 
     @property
     def unjudged(self) -> frozenset[str]:
-        """What no oracle of the plan knows: two pools are judged by lockstep alone."""
-        return frozenset() if LOCKSTEP in self.oracles else frozenset({"Shape.host_blocks"})
+        """What no oracle of the plan knows: two pools are judged by lockstep and by the shadow memory."""
+        return frozenset() if {LOCKSTEP, SHADOW}.intersection(self.oracles) else frozenset({"Shape.host_blocks"})
 
     def left_out_for(self, target: Target | None) -> frozenset[str]:
         """What is not drawn for the target, or for one that offers nothing."""

@@ -13,6 +13,7 @@ from ...model.ops import AllocateBatch
 from ..findings.finding import LOST, Finding, Trace, our_bug
 from ..findings.offered import OF_TODAY
 from ..findings.oracle_names import EVERY, LIVENESS, LOCKSTEP
+from ..kinds import HYBRIDS_OF_POOLS
 from ..oracles.liveness import judge
 from ..reports.summary import Found, Summary
 from ..runs.case import loop
@@ -25,7 +26,7 @@ from ..workload.draw import SeededDraw
 from ..workload.operations import Workload
 from ..workload.refused import refused_shapes
 from ..workload.rounds import about_rounds
-from ..workload.shapes import possible_attention
+from ..workload.shapes import EVERY_ATTENTION, possible_attention
 from ..workload.steps import about_steps
 from ..workload.tuning import Tuning
 from ..workload.turns import About, in_turn
@@ -139,7 +140,9 @@ class _SeededRuns:
         return came_up(run, found, attention, summary.seed)
 
     def _is_scripted(self, drawn: _Drawn) -> bool:
-        return LIVENESS in self._plan.oracles and drawn.turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1 and not drawn.about
+        two_pools = EVERY_ATTENTION[drawn.attention] in HYBRIDS_OF_POOLS  # of which liveness knows nothing
+        turns = drawn.turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1
+        return LIVENESS in self._plan.oracles and turns and not drawn.about and not two_pools
 
     def keep(self, drawn: _Drawn, found: Found) -> None:
         """Add it, with its root cause, unless it is known. If asking about it fails that is told as well."""

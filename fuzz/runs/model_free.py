@@ -210,6 +210,7 @@ class ModelFreeRun(Run):
         known, num_blocks = self._known, self.shape.num_blocks
         same = unchanged(shown, known)
         problem = problem_with_answer(outcome, shown, len(self.shape.groups), num_blocks, self.hidden, same)
+        num_blocks = max(num_blocks, self.shape.host_blocks)
         if problem or shown is None:
             raise TargetLostError("protocol", problem or "there is no state")
         self._known = now = kept(shown, known, same)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from sys import getrecursionlimit
 from typing import Any
 
+from ...model.kinds.pool_kinds import fits
 from ...model.ops import Allocate, Done, Failed, Landed, Lookup, Operation, Outcome, Refused, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.difference import difference
@@ -23,7 +24,7 @@ from ..findings.oracle_names import CONTRACT, LANDED, LOCKSTEP, PASSABLE, SHADOW
 from ..findings.severity import worst_of
 from ..findings.starved import Starved
 from ..oracles.contract import Contract, Violation, unobserved
-from ..oracles.shadow import Corruption, Shadow
+from ..oracles.shadow import Corruption, PooledShadow, Shadow
 from ..targets.answers import outcome_and_snapshot, raised_by_target
 from ..targets.base import (
     Target,
@@ -262,9 +263,11 @@ class Run(ABC):
             outcome, snapshot = ask(self.target.start, shape)
         self.hidden = self._hidden()
         self.designs = in_shape(designs_of(self.target), shape)
-        if SHADOW in self.oracles and self._sees_tables() and not shape.host_blocks:
-            losses = self._shadow_losses()
-            self.shadow = Shadow(shape, self.judging.new_memory, losses=losses, designs=self.designs)
+        if SHADOW in self.oracles and self._sees_tables():
+            named: dict[str, Any] = {"losses": self._shadow_losses(), "designs": self.designs}
+            memory = self.judging.new_memory
+            pooled = shape.host_blocks > 0 and fits(shape)  # others are refused
+            self.shadow = PooledShadow(shape, **named) if pooled else Shadow(shape, memory, **named)
         if isinstance(outcome, Failed):
             self.not_built = why_failed(outcome)
         return outcome, snapshot
@@ -288,7 +291,7 @@ class Run(ABC):
 
     def _start_contract(self, snapshot: Snapshot) -> None:
         """Start the contract oracle. Not before the core is built: only then the target says what it hides."""
-        if CONTRACT in self.oracles:
+        if CONTRACT in self.oracles and not self.shape.host_blocks:
             self.contract = self._contract_for(hidden_fields(self.target))
             self.contract.start(snapshot)
 
@@ -337,7 +340,9 @@ class Run(ABC):
         try:
             if copies and (stray := stray_copy(copies, self.shape.num_blocks)):
                 return [self._stray(stray, operation, actual)]
-            if shadow is not None:
+            if isinstance(shadow, PooledShadow):
+                shadow.step(operation, actual, after, copies, handed_of(self.target) if own else ())
+            elif shadow is not None:
                 shadow.step(operation, actual, after, copies)
         except Corruption as corruption:
             self.corruption = corruption

@@ -44,6 +44,7 @@ from ...model.shown.snapshot import Snapshot
 from ...model.state import Key, Request
 from ...model.tables import settled
 from ..targets.answers import answers_of
+from ..workload.rounds import takes_rounds
 from .pool_situations import PoolSituations
 
 MANY = 8
@@ -64,6 +65,7 @@ class Situations:
         self._moving = [rule.b for rule in rules if isinstance(rule, Mamba) and rule.align]  # block sizes, in tokens
         self._states = [group for group, rule in enumerate(rules) if isinstance(rule, Mamba)]
         self._drafts = any(rule.behind for rule in rules)
+        self._rounds = self._today and takes_rounds([group.kind for group in model.shape.groups])
         self._pools = PoolSituations(model.state, self.reached) if isinstance(model.state, Pools) else None
         self._full = next((group for group, rule in enumerate(rules) if rule.is_full), None)
 
@@ -236,9 +238,11 @@ class Situations:
             return  # there is no longer hit
         there = self._there(request)
         if several:
-            self.reached["hit cut by another group"] += any(
-                self._alone(group, there[group], more, size) for group in range(len(model.rules))
-            )
+            cut = any(self._alone(group, there[group], more, size) for group in range(len(model.rules)))
+            self.reached["hit cut by another group"] += cut
+            if cut and self._rounds:
+                self.reached["lookup that may take rounds, with a chain of draft models"] += model.shape.reads_ahead > 1
+                self.reached["lookup that may take rounds, with junctions named"] += model.shape.names_junctions
         if full is not None and (unit := model.rules[full].b) < model.alignment and there[full][:1] == [True]:
             lengths = range(unit, lookup.replay_boundary([model.rules[full]], unit, size) + 1, unit)
             prefixes = [0, *takewhile(partial(self._serves, full, there[full]), lengths)]

@@ -194,7 +194,8 @@ def likeness(target: Target) -> str:
 def handed_of(target: Target) -> tuple[Value, ...]:
     """What the last operation told besides its outcome: the attribute `handed` of the target, empty if nothing. States
     offered to a connector, each with request, group, block and tokens; or, of a table that was read, the ids of what is
-    computed by group, and how many tokens of the request are cached."""
+    computed by group, and how many tokens of the request are cached. Of a core with a pool of the host, after each
+    operation: its free queue, references and labels, what workers read of each page, and what is being copied."""
     return tuple(getattr(target, "handed", ()))
 
 

@@ -40,26 +40,29 @@ def possible_attention(names: Sequence[str], lacks: Collection[str]) -> tuple[st
 
 def with_offered(draw: Draw, shape: Shape, lacks: Collection[str], *, rounds: bool = False) -> Shape:
     """The shape with what few targets have (`declarations.OFFERS`). `rounds`: it is about lookups that take several,
-    as those of old names do."""
+    as those of old names do most, so junctions and chains, which have others, come seldom there."""
     if "Shape.host_blocks" not in lacks and tuple([group.kind for group in shape.groups]) in HYBRIDS_OF_POOLS:
         shape = _with_pools(draw, shape)
     if "hits_inside_blocks" not in lacks:
         shape = _with_small_hashes(draw, shape)
     if "Group.checkpoint" not in lacks:
         shape = _with_checkpoints(draw, _with_kept_states(draw, shape))
-    if "Shape.old_names" not in lacks and rounds and draw.integer(0, 1):
-        shape = _with_drafts_of_windows(shape)
+    if "Shape.old_names" not in lacks and rounds and draw.integer(0, 2):
+        shape = _with_drafts_of_windows(draw, shape)
     flagged = any(group.eagle for group in shape.groups)
     if "Shape.names_junctions" not in lacks:
-        shape = replace(shape, names_junctions=flagged and draw.integer(0, 1) > 0 and not rounds)
-    if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle) and not rounds:
-        shape = _with_chains(draw, shape)
+        shape = replace(shape, names_junctions=flagged and draw.integer(0, 3) < (1 if rounds else 2))
+    if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle):
+        shape = _with_chains(draw, shape, (1, 1, 1, 1, 1, 1, 2, 3) if rounds else (1, 1, 2, 3))
     if "Shape.old_names" not in lacks and (flagged or shape.eagle) and shape.reads_ahead == 1:
         old = draw.integer(0, 3) <= 1 + rounds
         shape = replace(shape, old_names=old and not shape.names_junctions)
     if "Shape.watermark" in lacks:
         return shape
-    return replace(shape, watermark=min(draw.choose((0, 0, 1, 2)), (shape.num_blocks - 1) // 4))
+    shape = replace(shape, watermark=min(draw.choose((0, 0, 1, 2)), (shape.num_blocks - 1) // 4))
+    # Nobody says that full attention stands first.
+    turned = len(shape.groups) > 1 and not shape.host_blocks and draw.integer(0, 3) == 0
+    return replace(shape, groups=shape.groups[::-1]) if turned else shape
 
 
 def hits_end_inside(kinds: Sequence[Kind]) -> bool:
@@ -98,16 +101,19 @@ def _with_pools(draw: Draw, shape: Shape) -> Shape:
     )
 
 
-def _with_chains(draw: Draw, shape: Shape) -> Shape:
+def _with_chains(draw: Draw, shape: Shape, models: Sequence[int]) -> Shape:
     """The shape, sometimes with a chain of draft models: these have attention, and blocks for what they read."""
     if all(RULES[group.kind] is Mamba for group in shape.groups):
         return shape
-    return replace(shape, reads_ahead=min(draw.choose((1, 1, 2, 3)), shape.scheduler_block_size))
+    return replace(shape, reads_ahead=min(draw.choose(models), shape.scheduler_block_size))
 
 
-def _with_drafts_of_windows(shape: Shape) -> Shape:
-    """The shape, with drafts that read the windows alone: a hit that others cut is asked for behind it again."""
-    groups = [replace(group, eagle=RULES[group.kind].windowed) for group in shape.groups]
+def _with_drafts_of_windows(draw: Draw, shape: Shape) -> Shape:
+    """The shape, with drafts that read the windows alone, or the last of them: a hit that others cut is asked for
+    behind it again."""
+    windows = [index for index, group in enumerate(shape.groups) if RULES[group.kind].windowed]
+    read = windows[draw.choose((0, -1)) :]
+    groups = [replace(group, eagle=index in read) for index, group in enumerate(shape.groups)]
     return replace(shape, groups=tuple(groups), eagle=False)
 
 

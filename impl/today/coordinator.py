@@ -330,6 +330,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         if not self.attention_groups:
             raise AssertionError("several groups of rings alone: nothing of them can be cached, switch caching off")
         self._reads_on = any(group.use_eagle for group in self.attention_groups)
+        self._keep_before_junctions()
         if not self.enable_partial_hash_hits:
             return
         for at, alike in enumerate(self.attention_groups):
@@ -338,6 +339,13 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
             self.attention_groups[at] = alike._replace(terms=terms)
             for i in alike.group_ids:
                 managers[i].expect_hits(unit, read_on, unit if self._reads_on else 1)
+
+    def _keep_before_junctions(self) -> None:
+        """Who goes on otherwise right behind a junction has nothing of his own there for drafts: what the first group
+        does not need behind a hit is missing."""
+        behind = [group.spec.block_size if group.use_eagle else 0 for group in self.attention_groups]
+        for manager in self.single_type_managers:
+            manager.lacking_at_junction = max(behind) - behind[0]
 
     def running_steps(self, registers_at: int | None) -> LaterHorizons:
         """As before; where hits end inside blocks each group registers its blocks when they are full."""

@@ -36,6 +36,8 @@ class ByNames(SingleTypeKVCacheManager):
         """By request."""
         self.unit: int = self.block_pool.hash_block_size
         """Tokens of a hash block."""
+        self.lacking_at_junction = 0
+        """Tokens that drafts need behind a hit besides those that are there where a prefix ends that others share."""
         self.unzeroed = False
         """Whether a load writes all of the blocks that are taken for external tokens in this call."""
 
@@ -169,8 +171,8 @@ class ByNames(SingleTypeKVCacheManager):
     def wanted(
         self, request: CacheableRequest, first: int, end: int, retention_interval: int | None
     ) -> Sequence[bool] | None:
-        """As before; under a retention interval also what a hit reads that ends where others share the prefix. What
-        is not thinned out says by its names where that is."""
+        """As before; under a retention interval also what a hit reads that ends where others share the prefix, or
+        before, where drafts lack what is behind. What is not thinned out says by its names where that is."""
         if retention_interval is None or not self.is_thinned:
             return super().wanted(request, first, end, None)
         size, spec, blocks = self.block_size, self.kv_cache_spec, range(first, end)
@@ -182,7 +184,8 @@ class ByNames(SingleTypeKVCacheManager):
                     mask[i - first] |= i * size % retention_interval == 0
         if mask is None:
             return None
-        for ends in (request.num_prompt_tokens - self.tokens_behind, getattr(request, "shared_prefix_boundary", 0)):
+        shared = getattr(request, "shared_prefix_boundary", 0)
+        for ends in (request.num_prompt_tokens - self.tokens_behind, shared, shared - self.lacking_at_junction):
             edge, rest = divmod(max(0, ends) // self.alignment * self.alignment, size)
             if edge and (not rest or not self.keeps_states):
                 behind = edge + self.use_eagle  # where drafts need it

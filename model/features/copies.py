@@ -18,8 +18,7 @@ from .names import give, named
 
 def copies(core: Core, group: int, plan: Plan) -> bool:
     """Will the request need a copy of the block in which its hit ends, or of a state that it has named itself?"""
-    ends_inside = bool(plan.hit[group]) and plan.local % core.rules[group].b != 0
-    return ends_inside or (group, plan.op.request) in core.tails
+    return bool(plan.hit[group] and plan.local % core.rules[group].b) or (group, plan.op.request) in core.tails
 
 
 def make_private(core: Core, group: int, name: str, is_state: bool) -> list[int]:

@@ -44,6 +44,16 @@ def left(core: Core, rule: Rule | None = None) -> int:
     return max(1, core.ahead, *[min(most, behind(core, one)) for one in core.rules])
 
 
+def first(core: Core) -> Rule:
+    """The rule of the groups that say how much of a prefix is held: full attention, if there is any."""
+    return min(core.rules, key=lambda rule: (rule.scratch, not rule.is_full))
+
+
+def alike(core: Core, rule: Rule) -> list[int]:
+    """The groups with the same spec: they are looked up together."""
+    return [group for group, other in enumerate(core.rules) if other.group.spec == rule.group.spec]
+
+
 def ends_inside(core: Core) -> bool:
     """Do hits end inside blocks?"""
     return any(core.alignment < rule.b for rule in core.rules if not rule.scratch)
@@ -112,8 +122,6 @@ def hit(core: Core, request: Request) -> tuple[int, BlockIds]:
 def junction(core: Core, request: Request, hit: int) -> int:
     """Where the prefix ends that the groups of full attention hold (those of the first kind, if there are none), if the
     common hit ends before it; else 0. In tokens."""
-    names, rules = Names(core, request), core.rules
-    first = min(rules, key=lambda rule: (rule.scratch, not rule.is_full)).group.spec
-    asked = [group for group, rule in enumerate(rules) if rule.group.spec == first]
+    names, asked = Names(core, request), alike(core, first(core))
     longer = range(arith.down(min(names.limit, request.limit), core.alignment), hit, -core.alignment)
     return next((length for length in longer if any(names.blocks(asked, length) or ())), 0)

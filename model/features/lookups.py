@@ -5,7 +5,7 @@ from .. import arith
 from ..attention import Mamba
 from ..state import Request
 from ..tables import BlockIds, Core
-from .inside import Names, hit
+from .inside import Names, alike, hit
 
 
 def for_connector(core: Core, request: Request) -> tuple[int, BlockIds, bool]:
@@ -17,10 +17,8 @@ def for_connector(core: Core, request: Request) -> tuple[int, BlockIds, bool]:
         return *hit(core, request), False
     names = Names(core, request)
     length = longest(core, names, others, min(names.limit, request.limit))
-    ends = {group: longest(core, names, alike(core, group), length) for group in states}
-    blocks = [
-        names.blocks([group], end) if (end := ends.get(group, length)) else None for group in range(len(core.rules))
-    ]
+    ends = {group: longest(core, names, alike(core, core.rules[group]), length) for group in states}
+    blocks = [names.blocks([group], ends.get(group, length)) for group in range(len(core.rules))]
     return length, [rows[0] if rows else [] for rows in blocks], min(ends.values()) < length
 
 
@@ -28,9 +26,3 @@ def longest(core: Core, names: Names, groups: list[int], limit: int) -> int:
     """Tokens of the longest hit of these groups within the limit."""
     ends = range(arith.down(limit, core.alignment), 0, -core.alignment)
     return next((end for end in ends if all(names.blocks([group], end) is not None for group in groups)), 0)
-
-
-def alike(core: Core, group: int) -> list[int]:
-    """The groups with the same spec: they are looked up together."""
-    spec = core.rules[group].group.spec
-    return [other for other, rule in enumerate(core.rules) if rule.group.spec == spec]

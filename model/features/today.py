@@ -78,17 +78,18 @@ def worth(core: Core, group: int, i: int, request: Request, unit: int = 0) -> bo
     """Under a retention interval, states and windows are kept where a hit can resume: behind the prompt, and where a
     prefix ends that other requests share (`Request.junction`). All else is kept as ever, and says where that is. Hits
     end at multiples of `unit` tokens, if given."""
-    unit = unit or core.alignment
-    interval = core.shape.retention_interval if is_thinned(core.rules[group]) else None
-    ends = {0} if interval is None else resumed_at(core, request, unit)
-    every = unit if interval is None else interval
-    return any(lookup.worth_registering(core.rules[group], i, every, end) for end in ends)
+    rule, unit, interval = core.rules[group], unit or core.alignment, core.shape.retention_interval
+    if interval is None or not is_thinned(rule):
+        return lookup.worth_registering(rule, i, unit, 0)
+    return any(lookup.worth_registering(rule, i, interval, end) for end in resumed_at(core, request, unit))
 
 
 def resumed_at(core: Core, request: Request, unit: int) -> set[int]:
-    """Where a hit of a later request can end: tokens."""
-    prompt = len(request.submit.prompt)
-    return {arith.down(prompt - inside.left(core), unit), arith.down(request.junction, unit)}
+    """Where a hit of a later request can end: tokens. If it goes on otherwise right behind a junction, what drafts
+    need there besides what the junction says is there is none of its own: its hit ends before."""
+    behind = [inside.behind(core, rule) for rule in (inside.first(core), *core.rules)]
+    ends = len(request.submit.prompt) - inside.left(core), request.junction, request.junction - max(behind) + behind[0]
+    return {arith.down(end, unit) for end in ends}
 
 
 TODAY = Policy(

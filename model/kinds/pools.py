@@ -132,11 +132,13 @@ class Pools(NamedState):
         return not any(self.lacking(group, name) for group in self.hot)
 
     def shown(self) -> tuple[Value, ...]:
-        """The pool of the host, and what workers read."""
+        """The pool of the host, what workers read, and what is being copied."""
         host, keys = self.host, self.host.identity
+        moves = tuple([(move.host_block, move.restores, *move.blocks) for move in self.moves])
         labels = tuple([self._labels(keys[block]) if block in keys else None for block in range(host.num_blocks)])
-        rows: list[Value] = [(n, *self.row(group, n)) for group in self.resident for n in sorted(self.tables[group])]
-        return tuple(host.queue()), tuple(host.references()), labels, tuple(rows)
+        groups = [*enumerate(self.resident)]
+        rows: list[Value] = [(at, name, *self.row(g, name)) for at, g in groups for name in sorted(self.tables[g])]
+        return tuple(host.queue()), tuple(host.references()), labels, tuple(rows), moves
 
 
 def pools(core: Core) -> Pools:

@@ -289,6 +289,31 @@ def test_a_junction_is_kept_under_a_retention_interval():
     assert value(model, Submit("c", (*shared, 70, 71, 72)), Lookup("c"))[0] == 8, "where b found the prefix to end"
 
 
+WINDOW, WIDER = Group("sliding", 2, window=3, eagle=True), Group("sliding", 2, window=5)
+
+
+@pytest.mark.parametrize(
+    ("groups", "junction", "hit"),
+    [
+        ((Group("full", 2), WINDOW), 8, 6),
+        ((Group("full", 2), WINDOW, WIDER), 8, 6),
+        ((Group("full", 2), WIDER, Group("mamba", 2, mamba_mode="align"), WINDOW), 8, 0),  # steps do not end at 6
+        ((Group("full", 2, eagle=True), WINDOW), 6, 6),  # full attention that drafts read has a block behind
+        ((Group("full", 2, eagle=True), replace(WINDOW, block_size=4)), 4, 4),
+        ((Group("full", 2), replace(WIDER, block_size=4), replace(WINDOW, block_size=4)), 8, 4),
+    ],
+)
+def test_what_drafts_need_is_kept_where_a_hit_ends_that_goes_on_otherwise_behind_a_junction(groups, junction, hit):
+    unit = max(group.block_size for group in groups)
+    model = Model(Shape(groups, 80, 40, 2, unit, 40, retention_interval=0, old_names=True), TODAY)
+    shared = tuple(range(8))
+    told(model, Submit("a", (*shared, *range(50, 60))), Allocate("a", 18), Advance("a", (90,)))
+    assert value(model, Submit("b", (*shared, *range(60, 70))), Lookup("b"))[0] == 0
+    assert model.requests["b"].junction == junction
+    told(model, Allocate("b", 18, hit=True), Advance("b", (91,)))
+    assert value(model, Submit("c", (*shared, *range(70, 80))), Lookup("c"))[0] == hit
+
+
 @pytest.mark.parametrize(("reports", "events"), [(True, 1), (False, 0)])
 def test_a_full_report_tells_of_the_blocks_that_were_found(reports, events):
     model = Model(replace(FULL, events=True), TODAY)

@@ -60,12 +60,15 @@ class Binding:
     def spec(self, group: Group) -> Any:
         """The spec of a group; groups whose `Group.spec` is equal get equal specs."""
         if RULES[group.kind] is Mamba:
-            return self.names(KINDS[group.kind].spec)(
+            spec = self.names(KINDS[group.kind].spec)(
                 block_size=group.block_size,
                 shapes=((group.num_heads,),),
                 dtypes=(self.dtype,),
                 **KINDS[group.kind].spec_fields(group),
             )
+            # A worker that could leave states inside a step, but has no blocks for them, leaves none.
+            able = hasattr(spec, "prefill_checkpoint_alignment") and not group.checkpoint
+            return replace(spec, prefill_checkpoint_alignment=1) if able else spec
         return self.attention_spec(group, group.block_size, group.num_heads, 1, self.dtype)
 
     def attention_spec(self, group: Group, block_size: int, num_heads: int, head_size: int, dtype: object) -> Any:

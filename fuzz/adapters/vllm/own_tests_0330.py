@@ -62,9 +62,6 @@ _REASONS: Mapping[str, tuple[str, ...]] = {
         "prefix_caching.py::test_hybrid_local_kv_retention_mtp_reuses_latest_boundary",
         "prefix_caching.py::test_hybrid_mamba_retention_mtp_resend_of_aligned_prompt",
     ),
-    "where prefixes part with drafts whose names do not look ahead, our core keeps nothing for a hit a block before": (
-        "prefix_caching.py::test_swa_shared_prefix_reuse_under_zero_retention",
-    ),
     _CHAIN: ("prefix_caching.py::test_mamba_partial_hit_requires_matching_lookahead_tokens",),
     _RANKS: (
         "kv_cache_utils.py::test_dcp_target_allocates_replicated_draft_independently",

@@ -27,6 +27,8 @@ class HostPool:
         self._read: dict[tuple[int, str], list[int]] = {}
         """What a worker reads of the pages of a request, by what it was told."""
         self._labels: dict[object, int] = {}
+        self._moves: dict[int, tuple[int, ...]] = {}
+        """By number: a block of the host, whether it is the source, and blocks of the device."""
 
     def around(
         self, op: Operation, live: Any, statuses: Any, call: Callable[[Operation], Outcome]
@@ -34,14 +36,14 @@ class HostPool:
         """Carry an operation out, with what a connector does before and behind it. Returns what can be seen, too."""
         if isinstance(op, ops.Arrive):
             self._core.finish_host_import(op.request, failed=False)
-            self._core.build_offload_command()
+            self._send()
         elif isinstance(op, ops.Free) and live:
             live.request.status = statuses.FINISHED_STOPPED
         outcome, scheduled = call(op), ""
         if isinstance(op, ops.Allocate) and isinstance(outcome, ops.Done) and op.new_tokens and live:
             end = min(live.request.num_computed_tokens + op.new_tokens, live.request.num_tokens)
             self._core.advance_scheduled([(op.request, end)])
-            self._core.build_offload_command()
+            self._send()
             self._told(scheduled := op.request)
         elif isinstance(op, ops.StepStart):
             self._arrive()
@@ -49,6 +51,12 @@ class HostPool:
             for group in range(len(self._core.resident_managers)):
                 self._read.pop((group, op.request), None)
         return outcome, self._shown(scheduled)
+
+    def _send(self) -> None:
+        """A worker is told what to copy."""
+        command = self._core.build_offload_command()
+        for one in command.page_transfers if command else ():
+            self._moves[one.transfer_id] = one.host_block_id, one.restore, *one.resident_block_ids
 
     def _arrive(self) -> None:
         """What is under way has come, request by request."""
@@ -76,9 +84,10 @@ class HostPool:
         for group, manager in enumerate(self._core.resident_managers):
             for name in sorted(manager.req_to_blocks):
                 row = [block.block_id for block in manager.get_residency_row(name)]
-                rows.append((name, *(self._read.get((group, name), row) if name == scheduled else row)))
+                rows.append((group, name, *(self._read.get((group, name), row) if name == scheduled else row)))
         free = tuple([block.block_id for block in pool.free_block_queue.get_all_free_blocks()])
-        return free, tuple(counts), labels, tuple(rows)
+        moves = [self._moves[number] for number in self._core.pending_spills if number in self._moves]
+        return free, tuple(counts), labels, tuple(rows), tuple(moves)
 
 
 def host_pool(manager: Any, shape: Shape) -> HostPool | None:

@@ -2,5 +2,6 @@
 
 from .engine import Shadow
 from .memory import GARBAGE, POISON, Corruption, ListMemory, Memory
+from .pooled import PooledShadow
 
-__all__ = ["GARBAGE", "POISON", "Corruption", "ListMemory", "Memory", "Shadow"]
+__all__ = ["GARBAGE", "POISON", "Corruption", "ListMemory", "Memory", "PooledShadow", "Shadow"]

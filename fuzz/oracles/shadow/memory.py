@@ -112,6 +112,14 @@ class ListMemory:
         for block in blocks:
             self._pages[block] = [tag] * len(self._pages[block])
 
+    def read_page(self, block: int) -> list[int]:
+        """The tags of a block."""
+        return self._pages[block].copy()
+
+    def write_page(self, block: int, tags: Sequence[int]) -> None:
+        """Fill a block with so many tags."""
+        self._pages[block][: len(tags)] = tags
+
     def copy(self, source: int, destination: int) -> None:
         """Copy the whole block."""
         self._pages[destination] = self._pages[source].copy()

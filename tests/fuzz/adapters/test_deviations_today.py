@@ -184,6 +184,22 @@ def test_states_that_no_draft_reads_are_named_a_block_early():
         assert len(core.state.identity) == named
 
 
+@pytest.mark.parametrize(("wider", "without", "hit"), [(0, (), 6), (5, (), 0), (5, ("junction-kept-in-part",), 6)])
+def test_windows_that_drafts_read_are_kept_a_block_before_a_junction_and_no_others(wider, without, hit):
+    """The release's own manager finds the same (48, 0 and 48 tokens of blocks of 16)."""
+    groups = Group("full", 2), Group("sliding", 2, window=3, eagle=True), Group("sliding", 2, window=wider)
+    shape = Shape(groups[: 3 if wider else 2], 80, 40, 2, 2, 40, retention_interval=0, old_names=True)
+    core, shared = model_for(RELEASE, shape, without), tuple(range(8))
+    for name in "abc":
+        core.apply(Submit(name, (*shared, *[ord(name) + token for token in range(10)])))
+        found = core.apply(Lookup(name))
+        core.apply(Allocate(name, 18 - core.requests[name].hit[0], hit=True))
+        core.apply(Advance(name, (0,)))
+    assert isinstance(found, Done)
+    assert isinstance(found.value, tuple)
+    assert found.value[0] == hit
+
+
 def test_a_report_leaves_out_what_groups_look_for_apart_though_drafts_read_the_last_token():
     """Seen in lockstep."""
     groups = Group("rswa", 1, window=1, eagle=True), Group("mamba", 1, mamba_mode="align", checkpoint=1)

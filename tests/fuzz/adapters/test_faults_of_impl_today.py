@@ -200,6 +200,12 @@ def junctions_not_kept(manager):
     wrap_each(manager, "wanted", wanted)
 
 
+def nothing_before_junctions(manager):
+    """Nor is what is read a block before, where drafts lack one behind."""
+    for single in managers(manager):
+        single.lacking_at_junction = 0
+
+
 def everything_kept(manager):
     """A retention interval thins out nothing."""
     wrap_each(manager, "wanted", lambda single, original, *given: original(*given[:-1], None))
@@ -407,6 +413,7 @@ FAULTS = {
     "no-watermark": Planted(no_watermark, ("full",)),
     "watermark-for-all": Planted(watermark_for_all, ("full",)),
     "junctions-not-kept": Planted(junctions_not_kept, ("full+sliding",)),
+    "nothing-before-junctions": Planted(nothing_before_junctions, ("full+sliding",)),
     "everything-kept": Planted(everything_kept, ("full+sliding",)),
     "kept-forgets-to-renew": Planted(kept_forgets_to_renew, ("mamba", *STATES)),
     "read-on-by-name": Planted(read_on_by_name, ("full",)),

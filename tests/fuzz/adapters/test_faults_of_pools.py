@@ -2,17 +2,19 @@
 is found by lockstep."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.kinds import HYBRIDS_OF_POOLS
 from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.targets.deviations import DeviatingModel
 from blockproof.model.features import today
-from blockproof.model.kinds import given_up, pool_room
+from blockproof.model.kinds import given_up, page_names, pool_room, written_back
 from blockproof.model.kinds.pool_kinds import Hot, Resident, Source
 from blockproof.model.kinds.pools import Pools
-from blockproof.model.ops import NULL, Allocate, Arrive, Reset, StepStart
+from blockproof.model.ops import NULL, Allocate, Arrive, Done, Reset, StepStart
 from blockproof.model.tables import predicted
 
 from .test_faults_of_today import Fault, Faulty, operations_until_found
@@ -172,9 +174,78 @@ def test_the_right_decisions_are_no_finding_and_every_situation_comes_up():
     assert {name for name in SITUATIONS if not summary.reached[f"pools: {name}"]} == set()
 
 
-def test_no_other_oracle_is_asked_of_such_a_core():
+class Undeviating(Faulty):
+    """The rule itself with one wrong decision, without what the release does otherwise."""
+
+    def start(self, shape):
+        self._model = DeviatingModel(shape, (), lambda declared, note: self._fault.change(today.TODAY))
+        built = self._model.construction
+        return built, self._model.snapshot() if built == Done() else None
+
+
+def shadowed(fault, operations=6_000):
+    """A run that the shadow memory alone judges."""
+    target = Undeviating(Fault(fault, ATTENTION))
+    summary = Summary(target.name, "random", 0)
+    plan = Plan(0, None, operations, attention=ATTENTION, oracles=("shadow",)).possible_on(target)
+    run_random(target, plan, summary)
+    return summary
+
+
+class WrittenBackElsewhere(Pools):
+    def shown(self):
+        *rest, moves = cast(Any, super().shown())
+        return *rest, tuple([((host % (self.host.num_blocks - 1)) + 1, *to) for host, *to in moves])
+
+
+class NotRestored(Pools):
+    def shown(self):
+        *rest, moves = cast(Any, super().shown())
+        return *rest, tuple([move for move in moves if not move[1]])
+
+
+def named_at_once(core, name):
+    """Blocks of the host get their names before the pages are there."""
+    state = core.state
+    of = state.pages[name]
+    of.ready, kept = max(of.ready, (of.asked or 0) // core.rules[0].b), of.ready
+    page_names.name_whole(core, name)
+    of.ready = kept
+
+
+READ_WRONG = {
+    **{
+        name: FAULTS[name]
+        for name in (
+            *("regions-of-a-block-less", "imports-never-whole", "readers-never-told", "pages-told-too-long"),
+            *("pages-read-by-the-table", "moves-hold-nothing", "page-lost-in-one-group"),
+        )
+    },
+    "written-back-elsewhere": kept_as(WrittenBackElsewhere),
+    "not-restored": kept_as(NotRestored),
+}
+
+
+@pytest.mark.parametrize("name", READ_WRONG)
+def test_the_shadow_memory_finds_what_is_read_wrong(name):
+    assert shadowed(READ_WRONG[name]).finding.observable == "corruption"
+
+
+def test_the_shadow_memory_finds_blocks_that_are_named_before_they_are_written(monkeypatch):
+    monkeypatch.setattr(written_back, "name_whole", named_at_once)
+    assert shadowed(pools(lambda policy: {})).finding.observable == "corruption"
+
+
+def test_what_is_right_reads_what_was_written_from_both_pools():
+    done = shadowed(pools(lambda policy: {}), 3_000)
+    assert done.finding is None
+    assert done.reached["shadow: pages copied"] >= 400
+    assert done.reached["shadow: tokens read from the host"] >= 400
+
+
+def test_the_contract_alone_is_not_asked_of_such_a_core():
     target = Faulty(Fault(pools(lambda policy: {}), ATTENTION))
-    plan = Plan(3, None, 300, attention=(*ATTENTION, "full"), oracles=("shadow", "contract"), keep_going=True)
+    plan = Plan(3, None, 300, attention=(*ATTENTION, "full"), oracles=("contract",), keep_going=True)
     assert plan.possible_on(target).attention == ("full",)
     summary = Summary(target.name, "random", 3)
     run_random(target, plan, summary)

@@ -201,6 +201,19 @@ def by_prompt(core, request, end):
     return (("prompt", len(request.submit.prompt)),)
 
 
+def nothing_before_junctions(right):
+    """Windows are kept at a junction, not where hits end before it."""
+
+    def worth(core, group, i, request):
+        junction, request.junction = request.junction, 0
+        rule, interval, kept = core.rules[group], core.shape.retention_interval, right(core, group, i, request)
+        request.junction = junction
+        at_it = interval is not None and today.is_thinned(rule) and junction > 0
+        return kept or (at_it and lookup.worth_registering(rule, i, interval, down(junction, core.alignment)))
+
+    return worth
+
+
 def by_scheduler_block(core, request, hit):
     found = inside.junction(core, request, hit)
     return down(found, core.shape.scheduler_block_size)
@@ -215,6 +228,7 @@ FAULTS = {
     "connector-hit-without-states": Fault(entry("connector_hit", no_states), STATES),
     "junction-unknown": Fault(put(junction=lambda core, request, hit: 0), HYBRIDS),
     "junction-at-the-hit": Fault(put(junction=lambda core, request, hit: hit), HYBRIDS),
+    "nothing-before-junctions": Fault(entry("worth", nothing_before_junctions), ("full+sliding",)),
     "junction-by-scheduler-block": Fault(put(junction=by_scheduler_block), STATES),
     "names-do-not-look-ahead": Fault(put(ahead=lambda shape: 0)),
     "names-look-two-ahead": Fault(put(ahead=lambda shape: 2 * inside.names_ahead(shape))),
