@@ -282,9 +282,14 @@ import os, subprocess, time
 below = [sys.executable, "-c", "import sys; from blockproof.fuzz.cli.main import main; print(FORKED)"]
 shown = lambda: subprocess.run([*below[:2], below[2].replace("FORKED", "'forked' in vars(sys)['modules']")],
     capture_output=True, text=True).stdout.strip()
-children = lambda: [int(n) for n in open(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read().split()]
+def lives(n):
+    try:
+        return open(f"/proc/{n}/stat").read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+children = lambda: filter(lives, open(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read().split())
 print(shown(), shown())
-while len(left := children()) > 1:  # what it has started is still ending
+while len(left := [*children()]) > 1:  # what it has started is still ending; nobody waits for some of it
     time.sleep(0.01)
 print(*left)
 """

@@ -58,8 +58,8 @@ def test_the_interpreter_gives_the_same():
 @needs_triton
 @pytest.mark.slow
 def test_the_interpreter_finds_every_fault_of_the_kernels():
-    planted = sum(len(device_steps.FAULTS[module]) for module in ("triton_kernels", "device_tables", "block_tables"))
-    assert interpreted("--steps", "150", "--faults").count("found at step") == planted
+    said = interpreted("--steps", "150", "--faults", "triton_kernels")  # the host's are found with torch, above
+    assert said.count("found at step") == len(device_steps.FAULTS["triton_kernels"])
 
 
 # What is launched, and where.

@@ -180,9 +180,11 @@ class Hits:
             record.reached["contract: S14 checked"] += 1
 
     def limit(self, request: Tracked) -> int:
-        """The longest hit, in tokens, that the request can have."""
-        most = lookup.replay_boundary(self.record.rules, self.alignment, len(request.contents))
-        return min(most, down(self._most(request), self.alignment))
+        """The longest hit, in tokens, that the request can have. A chain of draft models reads so many tokens ahead,
+        which may be more than a block."""
+        record, known = self.record, len(request.contents)
+        most = lookup.replay_boundary(record.rules, self.alignment, known)
+        return min(most, down(min(self._most(request), known - record.shape.reads_ahead), self.alignment))
 
     def _is_hit(self, request: Tracked, length: int, every: Collection[int], same: Collection[int]) -> bool:
         """True if every group has registered what a hit of so many tokens needs. `every`: the contents that are
