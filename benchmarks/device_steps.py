@@ -68,7 +68,7 @@ class Case:
         self.interleave = draw.choice((1, 1, 2))
         parallel = draw.choice((1, 1, 2, 3))
         self.rank = draw.randrange(parallel)
-        rings = draw.random() < 0.2  # a token behind the end of a table that is none has no place
+        rings = draw.random() < 0.2  # beside a table that ends no ring begins anew
         self.groups = [self._group(parallel, rings) for _ in range(draw.randint(1, 3))]
         self.requests = draw.randint(1, 6)
         self.rows: list[list[list[int]]] = [[[] for _ in range(self.requests)] for _ in self.groups]

@@ -6,6 +6,7 @@ from math import lcm
 from ....model import lookup, ops
 from ....model.arith import cdiv, down
 from ....model.attention import Mamba
+from ....model.features.inside import names_ahead
 from ....model.ops import NULL, Done
 from ....model.shown.snapshot import Snapshot
 from ...targets.answers import hit_of
@@ -180,11 +181,10 @@ class Hits:
             record.reached["contract: S14 checked"] += 1
 
     def limit(self, request: Tracked) -> int:
-        """The longest hit, in tokens, that the request can have. A chain of draft models reads so many tokens ahead,
-        which may be more than a block."""
+        """The longest hit, in tokens, that the request can have. Names may look further ahead than a block."""
         record, known = self.record, len(request.contents)
         most = lookup.replay_boundary(record.rules, self.alignment, known)
-        return min(most, down(min(self._most(request), known - record.shape.reads_ahead), self.alignment))
+        return min(most, down(min(self._most(request), known - names_ahead(record.shape)), self.alignment))
 
     def _is_hit(self, request: Tracked, length: int, every: Collection[int], same: Collection[int]) -> bool:
         """True if every group has registered what a hit of so many tokens needs. `every`: the contents that are
