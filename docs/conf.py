@@ -23,8 +23,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "site_sources"]
 
 # The root of the repository is the source, so that links between README.md and docs work as they stand.
 root_doc = "README"
-include_patterns = site_map.pages()
-exclude_patterns = [".*", "**/.*", "build"]
+include_patterns = site_map.PATTERNS  # few: Sphinx reads them anew for each page and entry of a sidebar
+exclude_patterns = [".*", "**/.*", "build", *site_map.LEFT_OUT]
 source_suffix = {".md": "markdown"}
 smartquotes = False  # options begin with two hyphens, also in prose
 

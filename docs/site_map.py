@@ -14,6 +14,8 @@ START = "README.md"
 SHELVES = "docs/README.md"
 OUTSIDE = ("*.md", "benchmarks/README.md", "examples/**/README.md")
 """Pages of the site that are not in `docs`."""
+PATTERNS = [*OUTSIDE, "docs/**.md"]
+"""All pages but `LEFT_OUT`, as Sphinx writes patterns: two stars are any folders, also none."""
 LEFT_OUT = ("docs/evidence/findings/looked-for.md",)
 """What only appears as a part of another page."""
 

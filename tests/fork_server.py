@@ -35,6 +35,7 @@ PATH: list[str] = []
 def main(number: int, modules: list[str]) -> None:
     """Import what there is of the modules; a process that is forked returns from `serve` and runs its command."""
     printed, sys.stdout = sys.stdout, sys.stderr  # an engine may print
+    gc.disable()  # all that is imported stays
     for module in modules:
         with suppress(ImportError):  # another release has it elsewhere
             importlib.import_module(module)
@@ -43,6 +44,7 @@ def main(number: int, modules: list[str]) -> None:
         importlib.import_module("forked")
         del sys.path[0]
     PATH[:] = sys.path
+    gc.enable()
     gc.collect()
     gc.freeze()  # the collector would write to, and so copy, all of it in each process
     server = socket.socket(fileno=apart(number))

@@ -4,6 +4,7 @@
 is answered on the other. The first line says what the engine says of itself.
 """
 
+import gc
 import os
 import sys
 from dataclasses import asdict
@@ -75,6 +76,7 @@ def main(target: str, read: str, write: str) -> None:
 
     try:
         family = SimulatedFamily(open_engine_here(target))
+        gc.freeze()  # what an engine has imported stays
     except (ValueError, TargetUnavailableError) as wrong:
         say({"refused": str(wrong), "usage": isinstance(wrong, ValueError)})
         return

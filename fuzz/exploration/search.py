@@ -5,7 +5,6 @@ number: the next state to be expanded. That is also what a checkpoint keeps (`ch
 states (`workers`); one collects what they find, in order, so the numbers do not depend on how many there are.
 """
 
-import gc
 import resource
 import signal
 import sys
@@ -21,6 +20,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ...model.ops import Operation
+from ..targets.garbage import without_collector
 from .expansion import BrokenError
 from .liveness import first_stuck
 from .packing import RESTING
@@ -120,7 +120,7 @@ class Search:
         """Go on until all states are visited, something is found, a limit is reached, a process is lost or Ctrl-C is
         pressed."""
         started, cpu, seconds, cpu_seconds = time.monotonic(), time.process_time(), self.seconds, self.cpu_seconds
-        with _ctrl_c() as interrupted, _without_gc(), expand_chunk(self.expansion, self.recipe, jobs) as expand:
+        with _ctrl_c() as interrupted, without_collector(), expand_chunk(self.expansion, self.recipe, jobs) as expand:
             try:
                 if not self.states:
                     self._meet(self.expansion.first(), 0, 0)
@@ -257,15 +257,3 @@ def _ctrl_c() -> Iterator[Callable[[], bool]]:
     finally:
         for number in noted:
             signal.signal(number, before[number])
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """States are kept to the end and have no cycles: looking for garbage among them only costs time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

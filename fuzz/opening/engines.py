@@ -5,6 +5,7 @@ from typing import cast
 from ..simulation.protocol import Engine
 from ..simulation.run import declared
 from ..targets.base import TargetUnavailableError
+from ..targets.garbage import without_collector
 from .names import OwnCode, Program, ReleaseName, parsed
 from .own_code import ENGINE, in_one_line, made_by
 from .program_engine import ProgramEngine
@@ -24,7 +25,8 @@ def open_engine_here(spec: str) -> Engine:
             return ProgramEngine(named)
         case ReleaseName(_, family, pair=pair) if (make := family.pairs.get(pair, family.open_engine)) is not None:
             try:
-                return cast(Engine, make())
+                with without_collector():
+                    return cast(Engine, make())
             except Exception as error:  # importing an engine can fail in any way
                 raise TargetUnavailableError(f"{spec} cannot be imported: {in_one_line(error)}") from error
     raise ValueError(f"{spec} is no engine to be simulated; write {FORMS}")

@@ -7,6 +7,7 @@ The target may print: stdout and stderr go to the parent through a pipe of their
 """
 
 import faulthandler
+import gc
 import os
 import runpy
 import select
@@ -73,6 +74,7 @@ def _opened(spec: str, role: str, fix: Sequence[str]) -> Begun:
     for path in fix:
         _apply(path)
     served: Any = open_calculator_here(spec) if role == "calculator" else open_here(spec)
+    gc.freeze()  # what an engine has imported stays
     allow_recursion()
     said = [sorted(read(served)) for read in (lacking, hidden_from_model, designs_of, offering, losing, block_sizes_of)]
     asked = count()

@@ -14,6 +14,7 @@ from ..adapters.impl import open_changed_impl, open_impl, open_impl_calculator
 from ..faults import Part, fault_named
 from ..targets.base import Calculator, Target, TargetUnavailableError, check_declarations
 from ..targets.family import Family
+from ..targets.garbage import without_collector
 from ..targets.unharmed import notice_exits
 from .child import ChildCalculator, ChildTarget, PythonPlace, environment_of
 from .commands import run
@@ -259,7 +260,8 @@ def _ours(make: Callable[[], T]) -> T:
 
 def _imported(family: Family, make: Callable[[], T]) -> T:
     try:
-        return make()
+        with without_collector():
+            return make()
     except Exception as error:  # importing an engine can fail in any way
         if is_patch_problem(error):
             raise TargetUnavailableError(str(error)) from error

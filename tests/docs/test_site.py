@@ -55,6 +55,12 @@ def test_every_page_stands_in_the_sidebar():
     assert {"CHANGELOG.md", "docs/reference/theorems/windows.md", "docs/api/targets.md"} <= set(site_map.pages())
 
 
+def test_sphinx_finds_the_same_pages():
+    found = pytest.importorskip("sphinx.util.matching").get_matching_files
+    left_out = [".*", "**/.*", "build", *site_map.LEFT_OUT]
+    assert sorted(found(site_map.ROOT, site_map.PATTERNS, left_out)) == site_map.pages()
+
+
 def test_the_sidebar_is_what_the_index_lists(tmp_path):
     assert site_map.unreached(tree(tmp_path)) == []
     text = site_map.toctrees("README.md", "# x", INDEX)

@@ -11,8 +11,8 @@ from blockproof.fuzz.adapters.nano_vllm import make_target
 from blockproof.fuzz.adapters.nano_vllm.engine import CHECKOUT, load
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.plan import Plan
-from blockproof.fuzz.engines.reproductions import keep_all
 from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.engines.smallest import smallest
 from blockproof.fuzz.findings.known import KnownFinding
 from blockproof.fuzz.findings.severity import Severity, severity
 from blockproof.fuzz.opening.child import ChildTarget
@@ -224,24 +224,28 @@ def test_without_a_checkout_one_line_says_what_to_do(monkeypatch):
         ChildTarget(NAME, NAME).start(SHAPE)
 
 
+def entry_of(found, target, plan):
+    """The entry by which a lost hit is known, of its smallest trace."""
+    small = smallest(found, target, plan)
+    return replace(KnownFinding.of(small.finding, small.trace, f"lost-{small.finding.observable}"), reason="a lost hit")
+
+
 @pytest.mark.slow
-def test_lost_hits_that_are_known_do_not_hide_wrong_content(opened, tmp_path):
+def test_lost_hits_that_are_known_do_not_hide_wrong_content(opened):
     target = opened(WRONG_CONTENT)
     plan = Plan(1, operations=4_000, attention=("full",), oracles=("shadow", "contract"), keep_going=True)
-    done = run_random(target, plan, Summary(NAME, "random", 1))
-    kept = keep_all(done, target, plan, tmp_path, lambda line: None)
-    wrong, *lost = kept
-    assert (wrong.found.finding.observable, severity(wrong.found.finding)) == ("S7", Severity.WRONG_CONTENT)
-    assert {one.found.finding.observable for one in lost} == {"S10", "S14", "S17", "S18"}
-    assert {severity(one.found.finding) for one in lost} == {Severity.EFFICIENCY}
+    wrong, *lost = run_random(target, plan, Summary(NAME, "random", 1)).ranked()
+    assert (wrong.finding.observable, severity(wrong.finding)) == ("S7", Severity.WRONG_CONTENT)
+    assert {one.finding.observable for one in lost} == {"S10", "S14", "S17", "S18"}
+    assert {severity(one.finding) for one in lost} == {Severity.EFFICIENCY}
     known: tuple[KnownFinding, ...] = ()
     for _ in range(12):  # a mistake that shows in several ways has an entry for each
-        known += tuple(replace(one.entry()[0], reason="hits that are lost") for one in lost)
+        known += tuple(entry_of(one, target, plan) for one in lost)
         plan = replace(plan, keep_going=False, known=known)
         done = run_random(target, plan, Summary(NAME, "random", 1))
         if severity(done.finding) is not Severity.EFFICIENCY:
             break
-        lost = keep_all(done, target, plan, tmp_path, lambda line: None)
+        lost = done.ranked()[:1]
     assert done.finding.observable == "S7"
-    assert done.known["s10-allocate"] > 0
+    assert done.known["lost-S10"] > 0
     assert severity(done.finding) is Severity.WRONG_CONTENT

@@ -45,7 +45,7 @@ def test_a_commit_on_which_the_trace_cannot_be_applied_is_no_good_one(repo, caps
 
 @pytest.mark.slow
 def test_verify_tells_what_the_fix_has_fixed(repo, tmp_path, capsys):
-    limits = ["--operations", "2000", "--seed", "1", "--attention", "full", "--out", str(tmp_path), "--json"]
+    limits = ["--operations", "600", "--seed", "1", "--attention", "full", "--out", str(tmp_path), "--json"]
     words = ["verify", "--git", f"{WITH_FAULT}..{FIX}", "--repo", str(repo), "--target", TARGET]
     assert cli.main([*words, *limits]) == 1, capsys.readouterr().err
     document = json.loads(capsys.readouterr().out)

@@ -20,12 +20,12 @@ def here(monkeypatch):
     monkeypatch.chdir(Path(__file__).parents[1])
 
 
-def kept_by(names, seeds, folder):
+def kept_by(names, seeds, folder, seconds=3):
     """The findings of these mistakes; a file and a module name the targets in turn. What is broken is an error."""
     left = []
     for number, (name, seed) in enumerate((name, seed) for seed in seeds for name in names):
         form = "faulty_engines" if number % 2 else "faulty_engines.py"
-        found = left_by(f"{form}:make_{name}", seed, folder / name / str(seed), seconds=3)
+        found = left_by(f"{form}:make_{name}", seed, folder / name / str(seed), seconds)
         assert found is not None, name
         left.append(found)
     assert [problem for found in left for problem in broken_by(found)] == []
@@ -43,7 +43,7 @@ def test_findings_replay_are_shown_and_fail_from_any_folder(tmp_path):
 
 @pytest.mark.slow
 def test_more_findings_do(tmp_path):
-    assert len(kept_by(NAMES, [1, 2, 3], tmp_path)) == 39
+    assert len(kept_by(NAMES, [1, 2, 3], tmp_path, seconds=0.5)) == 39
 
 
 @pytest.fixture(scope="module")
