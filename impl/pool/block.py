@@ -65,7 +65,9 @@ class Batch:
         self.left -= n
         size = len(self.blocks) - self.at
         if size > MANY and self.left * SPARSE < size:
-            self.blocks, self.at = self.members() if self.left else [], 0
+            rest = self.blocks[self.at : self.at + self.left]  # mostly those that came first
+            together = all([block.state is self for block in rest])
+            self.blocks, self.at = rest if together else self.members(), 0
 
 
 class Run:

@@ -75,6 +75,18 @@ class SeveralNames(BlockHashToBlockMap):
         block.content = block.run = None
         return True
 
+    def take_end(self, blocks: list[KVCacheBlock]) -> bool:
+        """If these blocks are the end of a run, its last block first, take their identity, and hold each: as they are
+        handed out all of it is one look at each. False, with nothing changed, if they are not."""
+        run = blocks[0].run
+        if run is None or not run.whole or run.blocks[: -len(blocks) - 1 : -1] != blocks:
+            return False
+        self._drop_end(run, blocks)
+        for block in blocks:
+            block.content = block.run = None
+            block.state = 1
+        return True
+
     def _bind(self, group: int, hashes: BlockHashList, found: list[KVCacheBlock], first: int, end: int) -> None:
         """As before, but for blocks of which more is kept."""
         super()._bind(group, hashes, found, first, end)
@@ -138,11 +150,11 @@ class TodayPool(BlockPool):
         )
 
     def cache_row(
-        self, request: CacheableRequest, table: Sequence[KVCacheBlock], first: int, end: int, size: int, group_id: int
+        self, request: CacheableRequest, table: list[KVCacheBlock], first: int, end: int, size: int, group_id: int
     ) -> None:
         """`cache_full_blocks` for entries of a table of which none is null, and a hit can use each."""
-        blocks, hashes = list(table[first:end]), self.hashes_at(request, size)
-        if len(hashes) < end or list(map(_CONTENT, blocks)).count(None) < end - first:
+        blocks, hashes = table[first:end], self.hashes_at(request, size)
+        if len(hashes) < end or any(map(_CONTENT, blocks)):
             self.cache_full_blocks(request, table, first, end, size, group_id)
             return
         row = first, table[first - 1] if first else None
@@ -218,14 +230,18 @@ class TodayPool(BlockPool):
         """As before; who reads one of them is told."""
         queue = self.free_block_queue
         plain = not self.enable_kv_cache_events and self.metrics_collector is None
-        if not plain or not 0 <= num_blocks <= queue.num_free_blocks:
+        if not plain or not 0 < num_blocks <= queue.num_free_blocks:
             blocks = super().get_new_blocks(num_blocks)
+        elif num_blocks == 1:
+            blocks = [super().get_new_block()]
         else:
             blocks = queue.take(num_blocks)
-            if self.enable_caching:
-                self.cached_block_hash_to_block.forget_all(blocks)
-            for block in blocks:
-                block.state = 1
+            known = self.cached_block_hash_to_block
+            if not self.enable_caching or not known.take_end(blocks):
+                if self.enable_caching:
+                    known.forget_all(blocks)
+                for block in blocks:
+                    block.state = 1
         if self._watchers:
             self._tell_watchers(blocks)
         return blocks

@@ -106,6 +106,8 @@ class ByNames(SingleTypeKVCacheManager):
 
     def allocate_external_blocks(self, request_id: str, count: int) -> None:
         """As before; `unzeroed` says whether they are listed to be zeroed."""
+        if count <= 0:
+            return
         listed, self.collects_new_block_ids = self.collects_new_block_ids, False
         self.collects_new_block_ids = listed and not self.unzeroed
         try:
