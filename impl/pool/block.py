@@ -66,7 +66,7 @@ class Batch:
         size = len(self.blocks) - self.at
         if size > MANY and self.left * SPARSE < size:
             rest = self.blocks[self.at : self.at + self.left]  # mostly those that came first
-            together = all([block.state is self for block in rest])
+            together = all(block.state is self for block in rest)
             self.blocks, self.at = rest if together else self.members(), 0
 
 

@@ -392,6 +392,20 @@ class TodayPool(BlockPool):
             self.free_block_queue.make_all()
         return super().blocks
 
+    def free_ids(self) -> list[int]:
+        """As before; who only looks at places makes no block."""
+        return self._queue.ids(len(self._made))
+
+    def ref_counts(self) -> list[int]:
+        """As before."""
+        states = [0 if block is None else block.ref_cnt for block in self._made]
+        return states + [0] * (self.num_gpu_blocks - len(states))
+
+    def identities(self) -> list[Name | None]:
+        """As before."""
+        names: list[Any] = [one and one.run and (one.run.group, one.content) for one in self._made]
+        return names + [None] * (self.num_gpu_blocks - len(names))
+
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """As before."""
         ids, made = list(block_ids), self._made
