@@ -65,9 +65,9 @@ class Batch:
         self.left -= n
         size = len(self.blocks) - self.at
         if size > MANY and self.left * SPARSE < size:
-            rest = self.blocks[self.at : self.at + self.left]  # mostly those that came first
-            together = all(block.state is self for block in rest)
-            self.blocks, self.at = rest if together else self.members(), 0
+            first = self.blocks[self.at : self.at + self.left]  # mostly those that came first are left
+            rest = [block for block in first if block.state is self]
+            self.blocks, self.at = rest if len(rest) == self.left else self.members(), 0
 
 
 class Run:

@@ -2,7 +2,6 @@
 several names, and who reads on in blocks that he holds no more is told when they are handed out."""
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
 from sys import maxsize
 from typing import Any
 
@@ -19,7 +18,6 @@ from .hashing import LastHashes
 
 Name = tuple[int, BlockHash]
 """A group and the hash of a content in it."""
-_CONTENT, _STATE = attrgetter("content"), attrgetter("state")
 
 
 class SeveralNames(BlockHashToBlockMap):
@@ -44,10 +42,10 @@ class SeveralNames(BlockHashToBlockMap):
                 run.contents.pop()
             else:
                 run.whole = False
-        mark = self._runs.get(group)
-        if mark is None:
-            mark = self._runs[group] = Run(group, -1, [], [], whole=False)
-        block.run = mark
+        marked = self._runs.get(group)
+        if marked is None:
+            marked = self._runs[group] = Run(group, -1, [], [], whole=False)
+        block.run = marked
 
     def is_marked(self, block: KVCacheBlock) -> bool:
         """Whether more is kept of it."""
@@ -140,7 +138,7 @@ class TodayPool(BlockPool):
     ) -> None:
         """As before; names of a part of a block are no use any more once the whole has one."""
         chosen = blocks[num_cached_blocks:num_full_blocks]
-        if self.partial and list(map(_CONTENT, chosen)).count(None) < len(chosen):
+        if self.partial and [block for block in chosen if block.content is not None]:
             for i, block in enumerate(chosen, num_cached_blocks):
                 inside = self.partial.get(block.block_id, maxsize) < (i + 1) * block_size
                 if inside and (block_mask is None or block_mask[i - num_cached_blocks]):
@@ -154,7 +152,7 @@ class TodayPool(BlockPool):
     ) -> None:
         """`cache_full_blocks` for entries of a table of which none is null, and a hit can use each."""
         blocks, hashes = table[first:end], self.hashes_at(request, size)
-        if len(hashes) < end or any(map(_CONTENT, blocks)):
+        if len(hashes) < end or [block for block in blocks if block.content is not None]:
             self.cache_full_blocks(request, table, first, end, size, group_id)
             return
         row = first, table[first - 1] if first else None
@@ -255,7 +253,7 @@ class TodayPool(BlockPool):
 
     def _touch_many(self, blocks: Sequence[KVCacheBlock]) -> bool:
         """As before. The blocks of a hit mostly have the same holders, or were given back together."""
-        states: list[Any] = list(map(_STATE, blocks))
+        states: list[Any] = [block.state for block in blocks]
         state, own = states[0], self._made[blocks[0].block_id] is blocks[0]
         if not isinstance(blocks, Hit) or states.count(state) < len(states) or not own:
             return super()._touch_many(blocks)
@@ -298,7 +296,7 @@ class TodayPool(BlockPool):
         """As `free_blocks`, for the blocks of a table, nulls left out, none of which stands in it twice: one look at
         who holds them, and one at the names of those that nobody else holds."""
         if self._num_shared or not self._trusting:
-            states: list[Any] = list(map(_STATE, blocks))
+            states: list[Any] = [block.state for block in blocks]
             if states.count(1) < len(states):
                 if not self._trusting:
                     named, others = with_and_without_identity(blocks)
@@ -306,12 +304,11 @@ class TodayPool(BlockPool):
                     self._give_back(others, True)
                     return
                 blocks = self._let_go_shared(blocks, states)
-        if all(map(_CONTENT, blocks)):
-            self.free_block_queue.append_n(blocks)
-            return
-        named, others = with_and_without_identity(blocks)
-        self.free_block_queue.append_n(named)
-        self.free_block_queue.prepend_n(others)
+        others = [block for block in blocks if block.content is None]
+        if others:
+            blocks = [block for block in blocks if block.content is not None]
+            self.free_block_queue.prepend_n(others)
+        self.free_block_queue.append_n(blocks)
 
     def _let_go_shared(self, blocks: list[KVCacheBlock], states: list[Any]) -> list[KVCacheBlock]:
         """One reference less to those of the blocks that others hold, too; the rest. Mostly they are a prefix, which
