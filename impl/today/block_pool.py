@@ -62,7 +62,7 @@ class SeveralNames(BlockHashToBlockMap):
                 self.remove(group, other, block.block_id)
         registered = self.groups[run.group]
         if registered.get(content) is not block:
-            return super().forget(block)
+            return BlockHashToBlockMap.forget(self, block)
         del registered[content]
         if run.whole:
             if run.blocks[-1] is block:
@@ -87,7 +87,7 @@ class SeveralNames(BlockHashToBlockMap):
 
     def _bind(self, group: int, hashes: BlockHashList, found: list[KVCacheBlock], first: int, end: int) -> None:
         """As before, but for blocks of which more is kept."""
-        super()._bind(group, hashes, found, first, end)
+        BlockHashToBlockMap._bind(self, group, hashes, found, first, end)
         if self.further or self.partial:
             for block in found:
                 if block.block_id in self.further or block.block_id in self.partial:
@@ -143,8 +143,8 @@ class TodayPool(BlockPool):
                 inside = self.partial.get(block.block_id, maxsize) < (i + 1) * block_size
                 if inside and (block_mask is None or block_mask[i - num_cached_blocks]):
                     self.unname(block)
-        super().cache_full_blocks(
-            request, blocks, num_cached_blocks, num_full_blocks, block_size, kv_cache_group_id, block_mask
+        BlockPool.cache_full_blocks(
+            self, request, blocks, num_cached_blocks, num_full_blocks, block_size, kv_cache_group_id, block_mask
         )
 
     def cache_row(
@@ -229,9 +229,9 @@ class TodayPool(BlockPool):
         queue = self.free_block_queue
         plain = not self.enable_kv_cache_events and self.metrics_collector is None
         if not plain or not 0 < num_blocks <= queue.num_free_blocks:
-            blocks = super().get_new_blocks(num_blocks)
+            blocks = BlockPool.get_new_blocks(self, num_blocks)
         elif num_blocks == 1:
-            blocks = [super().get_new_block()]
+            blocks = [BlockPool.get_new_block(self)]
         else:
             blocks = queue.take(num_blocks)
             known = self.cached_block_hash_to_block
@@ -246,7 +246,7 @@ class TodayPool(BlockPool):
 
     def get_new_block(self) -> KVCacheBlock:
         """The same for one, where one is free."""
-        block = super().get_new_block()
+        block = BlockPool.get_new_block(self)
         if self._watchers:
             self._tell_watchers([block])
         return block
@@ -256,7 +256,7 @@ class TodayPool(BlockPool):
         states: list[Any] = [block.state for block in blocks]
         state, own = states[0], self._made[blocks[0].block_id] is blocks[0]
         if not isinstance(blocks, Hit) or states.count(state) < len(states) or not own:
-            return super()._touch_many(blocks)
+            return BlockPool._touch_many(self, blocks)
         if not isinstance(state, int):
             for block in blocks:
                 block.state = 1
