@@ -1,4 +1,3 @@
-# A method that is declared here, or in the class before, names the class that it goes on with: it has no super().
 cimport cython
 
 from ..pool.block cimport KVCacheBlock, Run
