@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Sequence
 from itertools import compress
+from operator import attrgetter
 from typing import Any, NoReturn
 
 from ..hashing.block_hash import BlockHash
@@ -20,6 +21,7 @@ from .metrics import KVCacheMetricsCollector
 
 logger = logging.getLogger(__name__)
 
+_STATE = attrgetter("state")
 _BULK = 8
 """From so many blocks on it pays to look at all of them together first."""
 
@@ -222,7 +224,7 @@ class BlockPool:
         Such blocks are held, so that nothing needs to be asked of each, unless somebody else has given back blocks, who
         may have given back one of these.
         """
-        if (self._num_shared or not self._trusting) and [block for block in blocks if block.state != 1]:
+        if (self._num_shared or not self._trusting) and any(state != 1 for state in set(map(_STATE, blocks))):
             if self._trusting:
                 self._let_go(blocks, prepend)
             else:
