@@ -17,6 +17,7 @@ LIMITS: Mapping[str, Mapping[str, int]] = {
     "pool.hash_map": {"_WORTH_A_RUN": 2},
     "pool.free_queue": {"_SMALL": 2, "MANY": 1},
     "pool.block": {"MANY": 1, "SPARSE": 1},
+    "today.asleep": {"AWAKE": 2},
 }
 """Low limits in blocks, by module of our core and name in it."""
 SHORT = 16

@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass
 from math import lcm
-from operator import attrgetter
 from typing import Any, ClassVar
 
 from ..hashing.block_hashing import BlockHashList
@@ -23,7 +22,6 @@ from .hit_search import HitBlocks, HitSearch, HitTerms, PrefixSearch
 from .overrides import AskedPool, Overridable
 from .reachable import ReachableBlocks
 
-_STATE = attrgetter("state")
 _SPECS_WITH_NEW_BLOCK_IDS = (FullAttentionSpec, TQFullAttentionSpec, MLAAttentionSpec)
 
 
@@ -436,11 +434,12 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
     @classmethod
     def _get_num_evictable_blocks(cls, blocks: Sequence[KVCacheBlock]) -> int:
         """How many of these blocks are eviction candidates: touching them takes them out of the free queue."""
-        kinds = set(map(_STATE, blocks))
+        states = [block.state for block in blocks]
+        kinds = set(states)
         held = [kind for kind in kinds if isinstance(kind, int) and kind]
         if not held or len(held) == len(kinds):
             return 0 if held else len(blocks)
-        return len([state for state in map(_STATE, blocks) if not state or state.__class__ is not int])
+        return len([state for state in states if not state or state.__class__ is not int])
 
     def _num_skipped_blocks(self, num_computed_tokens: int) -> int:
         skipped = self.get_num_skipped_tokens(num_computed_tokens)

@@ -14,7 +14,7 @@ cdef class Batch:
     cpdef list take(self, Py_ssize_t n)
     @cython.locals(block=KVCacheBlock, rest=list)
     cpdef list members(self)
-    @cython.locals(size=Py_ssize_t)
+    @cython.locals(size=Py_ssize_t, block=KVCacheBlock, first=list, rest=list)
     cpdef lose(self, Py_ssize_t n)
 
 

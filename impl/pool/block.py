@@ -65,7 +65,9 @@ class Batch:
         self.left -= n
         size = len(self.blocks) - self.at
         if size > MANY and self.left * SPARSE < size:
-            self.blocks, self.at = self.members() if self.left else [], 0
+            first = self.blocks[self.at : self.at + self.left]  # mostly those that came first are left
+            rest = [block for block in first if block.state is self]
+            self.blocks, self.at = rest if len(rest) == self.left else self.members(), 0
 
 
 class Run:

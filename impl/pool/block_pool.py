@@ -13,7 +13,7 @@ from ..hashing.block_hashing import (
     external_hashes,
 )
 from ..hashing.extra_keys import CacheableRequest
-from .block import Hit, KVCacheBlock, loose_run
+from .block import Batch, Hit, KVCacheBlock, loose_run
 from .events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, KVCacheEvent, blocks_stored
 from .free_queue import FreeKVCacheBlockQueue
 from .hash_map import BlockHashToBlockMap
@@ -263,10 +263,15 @@ class BlockPool:
 
     def renew(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Put those of the blocks that nobody holds to the back of the queue, in this order."""
-        free = [block for block in blocks if not isinstance(block.state, int)]
+        queue, left = self.free_block_queue, dict[Batch, int]()
+        free = [block for block in blocks if block.state.__class__ is not int]
         for block in free:
-            self.free_block_queue.remove(block)
-        self.free_block_queue.append_n(free)
+            batch: Any = block.state
+            left[batch] = left.get(batch, 0) + 1
+            block.state = 0
+        for batch, n in left.items():
+            queue.lose(batch, n)
+        queue.append_n(free)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """Forget the identity of these blocks, in use or not. AssertionError, before any change, for an unknown id."""

@@ -25,8 +25,10 @@ cdef class BlockHashToBlockMap:
     cpdef bint forget(self, KVCacheBlock block)
     @cython.locals(block=KVCacheBlock, run=Run, end=list, i=Py_ssize_t, size=Py_ssize_t, n=Py_ssize_t)
     cpdef forget_all(self, list blocks)
-    @cython.locals(block=KVCacheBlock, registered=dict, contents=list, found=list, n=Py_ssize_t)
+    @cython.locals(block=KVCacheBlock)
     cpdef _forget_end(self, Run run, list blocks)
+    @cython.locals(block=KVCacheBlock, registered=dict, contents=list, found=list, n=Py_ssize_t)
+    cpdef _drop_end(self, Run run, list blocks)
 
 
 @cython.locals(run=Run, at=Py_ssize_t)

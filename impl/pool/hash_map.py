@@ -219,6 +219,12 @@ class BlockHashToBlockMap:
 
     def _forget_end(self, run: Run, blocks: list[KVCacheBlock]) -> None:
         """Take the identity from the last blocks of a whole run, its last block first."""
+        self._drop_end(run, blocks)
+        for block in blocks:
+            block.content = block.run = None
+
+    def _drop_end(self, run: Run, blocks: list[KVCacheBlock]) -> None:
+        """The same, but that the blocks themselves are still to be told."""
         n = len(blocks)
         registered, contents = self.groups[run.group], run.contents[: -n - 1 : -1]
         found = list(map(registered.pop, contents))
@@ -229,8 +235,6 @@ class BlockHashToBlockMap:
                     if entry:
                         registered[content] = entry
         del run.contents[-n:], run.blocks[-n:]
-        for block in blocks:
-            block.content = block.run = None
 
     def forget(self, block: KVCacheBlock) -> bool:
         """Take the identity from a block; False, with nothing changed, if it is not registered under it."""

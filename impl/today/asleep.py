@@ -6,7 +6,7 @@ from collections import deque
 from sys import getrefcount
 from typing import Any
 
-from ..pool.block import KVCacheBlock
+from ..pool.block import KVCacheBlock, ids_of
 from ..pool.free_queue import FreeKVCacheBlockQueue, _Unmade
 
 AWAKE = 32_768
@@ -44,13 +44,19 @@ class Asleep(_Unmade):
         self.left -= n
         return taken
 
+    def member_ids(self) -> list[int]:
+        """The ids of those that are left."""
+        made = self._made
+        return [i for i in self._ids[self.at :] if made[i] is None or made[i].state is self]
+
 
 class SleepyQueue(FreeKVCacheBlockQueue):
     """As before, and blocks may be forgotten in it."""
 
-    def put_to_sleep(self, made: list[Any], awake: int = AWAKE) -> None:
-        """Forget all blocks here that nobody has but `made`, the blocks by id, and behind so many that stay. They are
-        free, and have no names."""
+    def put_to_sleep(self, made: list[Any], awake: int | None = None) -> None:
+        """Forget all blocks here that nobody has but `made`, the blocks by id, and behind so many that stay, `AWAKE`
+        where it is not said. They are free, and have no names."""
+        awake = AWAKE if awake is None else awake
         rows, free = self._rows_of_ids(), self.num_free_blocks
         self.batches, self._empty = deque(), 0
         alone = _references([KVCacheBlock(-1)], 0)
@@ -67,6 +73,18 @@ class SleepyQueue(FreeKVCacheBlockQueue):
             if row.left:
                 self.batches.append(row)
         self.num_free_blocks = free
+
+    def ids(self, first_new: int) -> list[int]:
+        """The ids of all blocks here, front first; none is made for it. Those that nobody has had yet begin there."""
+        ids: list[int] = []
+        for batch in self.batches:
+            if isinstance(batch, Asleep):
+                ids += batch.member_ids()
+            elif isinstance(batch, _Unmade):
+                ids += range(first_new, first_new + batch.left)
+            else:
+                ids += ids_of(batch.members())
+        return ids
 
     def _rows_of_ids(self) -> "list[_Unmade | array[int]]":
         """The queue, with ids in place of the blocks that exist; these belong to no batch any more, whose list would

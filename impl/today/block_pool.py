@@ -2,7 +2,6 @@
 several names, and who reads on in blocks that he holds no more is told when they are handed out."""
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
 from sys import maxsize
 from typing import Any
 
@@ -19,7 +18,6 @@ from .hashing import LastHashes
 
 Name = tuple[int, BlockHash]
 """A group and the hash of a content in it."""
-_CONTENT, _STATE = attrgetter("content"), attrgetter("state")
 
 
 class SeveralNames(BlockHashToBlockMap):
@@ -44,10 +42,10 @@ class SeveralNames(BlockHashToBlockMap):
                 run.contents.pop()
             else:
                 run.whole = False
-        mark = self._runs.get(group)
-        if mark is None:
-            mark = self._runs[group] = Run(group, -1, [], [], whole=False)
-        block.run = mark
+        marked = self._runs.get(group)
+        if marked is None:
+            marked = self._runs[group] = Run(group, -1, [], [], whole=False)
+        block.run = marked
 
     def is_marked(self, block: KVCacheBlock) -> bool:
         """Whether more is kept of it."""
@@ -64,7 +62,7 @@ class SeveralNames(BlockHashToBlockMap):
                 self.remove(group, other, block.block_id)
         registered = self.groups[run.group]
         if registered.get(content) is not block:
-            return super().forget(block)
+            return BlockHashToBlockMap.forget(self, block)
         del registered[content]
         if run.whole:
             if run.blocks[-1] is block:
@@ -75,9 +73,21 @@ class SeveralNames(BlockHashToBlockMap):
         block.content = block.run = None
         return True
 
+    def take_end(self, blocks: list[KVCacheBlock]) -> bool:
+        """If these blocks are the end of a run, its last block first, take their identity, and hold each: as they are
+        handed out all of it is one look at each. False, with nothing changed, if they are not."""
+        run = blocks[0].run
+        if run is None or not run.whole or run.blocks[: -len(blocks) - 1 : -1] != blocks:
+            return False
+        self._drop_end(run, blocks)
+        for block in blocks:
+            block.content = block.run = None
+            block.state = 1
+        return True
+
     def _bind(self, group: int, hashes: BlockHashList, found: list[KVCacheBlock], first: int, end: int) -> None:
         """As before, but for blocks of which more is kept."""
-        super()._bind(group, hashes, found, first, end)
+        BlockHashToBlockMap._bind(self, group, hashes, found, first, end)
         if self.further or self.partial:
             for block in found:
                 if block.block_id in self.further or block.block_id in self.partial:
@@ -128,21 +138,21 @@ class TodayPool(BlockPool):
     ) -> None:
         """As before; names of a part of a block are no use any more once the whole has one."""
         chosen = blocks[num_cached_blocks:num_full_blocks]
-        if self.partial and list(map(_CONTENT, chosen)).count(None) < len(chosen):
+        if self.partial and [block for block in chosen if block.content is not None]:
             for i, block in enumerate(chosen, num_cached_blocks):
                 inside = self.partial.get(block.block_id, maxsize) < (i + 1) * block_size
                 if inside and (block_mask is None or block_mask[i - num_cached_blocks]):
                     self.unname(block)
-        super().cache_full_blocks(
-            request, blocks, num_cached_blocks, num_full_blocks, block_size, kv_cache_group_id, block_mask
+        BlockPool.cache_full_blocks(
+            self, request, blocks, num_cached_blocks, num_full_blocks, block_size, kv_cache_group_id, block_mask
         )
 
     def cache_row(
-        self, request: CacheableRequest, table: Sequence[KVCacheBlock], first: int, end: int, size: int, group_id: int
+        self, request: CacheableRequest, table: list[KVCacheBlock], first: int, end: int, size: int, group_id: int
     ) -> None:
         """`cache_full_blocks` for entries of a table of which none is null, and a hit can use each."""
-        blocks, hashes = list(table[first:end]), self.hashes_at(request, size)
-        if len(hashes) < end or list(map(_CONTENT, blocks)).count(None) < end - first:
+        blocks, hashes = table[first:end], self.hashes_at(request, size)
+        if len(hashes) < end or [block for block in blocks if block.content is not None]:
             self.cache_full_blocks(request, table, first, end, size, group_id)
             return
         row = first, table[first - 1] if first else None
@@ -218,31 +228,35 @@ class TodayPool(BlockPool):
         """As before; who reads one of them is told."""
         queue = self.free_block_queue
         plain = not self.enable_kv_cache_events and self.metrics_collector is None
-        if not plain or not 0 <= num_blocks <= queue.num_free_blocks:
-            blocks = super().get_new_blocks(num_blocks)
+        if not plain or not 0 < num_blocks <= queue.num_free_blocks:
+            blocks = BlockPool.get_new_blocks(self, num_blocks)
+        elif num_blocks == 1:
+            blocks = [BlockPool.get_new_block(self)]
         else:
             blocks = queue.take(num_blocks)
-            if self.enable_caching:
-                self.cached_block_hash_to_block.forget_all(blocks)
-            for block in blocks:
-                block.state = 1
+            known = self.cached_block_hash_to_block
+            if not self.enable_caching or not known.take_end(blocks):
+                if self.enable_caching:
+                    known.forget_all(blocks)
+                for block in blocks:
+                    block.state = 1
         if self._watchers:
             self._tell_watchers(blocks)
         return blocks
 
     def get_new_block(self) -> KVCacheBlock:
         """The same for one, where one is free."""
-        block = super().get_new_block()
+        block = BlockPool.get_new_block(self)
         if self._watchers:
             self._tell_watchers([block])
         return block
 
     def _touch_many(self, blocks: Sequence[KVCacheBlock]) -> bool:
         """As before. The blocks of a hit mostly have the same holders, or were given back together."""
-        states: list[Any] = list(map(_STATE, blocks))
+        states: list[Any] = [block.state for block in blocks]
         state, own = states[0], self._made[blocks[0].block_id] is blocks[0]
         if not isinstance(blocks, Hit) or states.count(state) < len(states) or not own:
-            return super()._touch_many(blocks)
+            return BlockPool._touch_many(self, blocks)
         if not isinstance(state, int):
             for block in blocks:
                 block.state = 1
@@ -282,7 +296,7 @@ class TodayPool(BlockPool):
         """As `free_blocks`, for the blocks of a table, nulls left out, none of which stands in it twice: one look at
         who holds them, and one at the names of those that nobody else holds."""
         if self._num_shared or not self._trusting:
-            states: list[Any] = list(map(_STATE, blocks))
+            states: list[Any] = [block.state for block in blocks]
             if states.count(1) < len(states):
                 if not self._trusting:
                     named, others = with_and_without_identity(blocks)
@@ -290,12 +304,11 @@ class TodayPool(BlockPool):
                     self._give_back(others, True)
                     return
                 blocks = self._let_go_shared(blocks, states)
-        if all(map(_CONTENT, blocks)):
-            self.free_block_queue.append_n(blocks)
-            return
-        named, others = with_and_without_identity(blocks)
-        self.free_block_queue.append_n(named)
-        self.free_block_queue.prepend_n(others)
+        others = [block for block in blocks if block.content is None]
+        if others:
+            blocks = [block for block in blocks if block.content is not None]
+            self.free_block_queue.prepend_n(others)
+        self.free_block_queue.append_n(blocks)
 
     def _let_go_shared(self, blocks: list[KVCacheBlock], states: list[Any]) -> list[KVCacheBlock]:
         """One reference less to those of the blocks that others hold, too; the rest. Mostly they are a prefix, which
@@ -375,6 +388,20 @@ class TodayPool(BlockPool):
             self._slept = False
             self.free_block_queue.make_all()
         return super().blocks
+
+    def free_ids(self) -> list[int]:
+        """As before; who only looks at places makes no block."""
+        return self._queue.ids(len(self._made))
+
+    def ref_counts(self) -> list[int]:
+        """As before."""
+        states = [0 if block is None else block.ref_cnt for block in self._made]
+        return states + [0] * (self.num_gpu_blocks - len(states))
+
+    def identities(self) -> list[Name | None]:
+        """As before."""
+        names: list[Any] = [one and one.run and (one.run.group, one.content) for one in self._made]
+        return names + [None] * (self.num_gpu_blocks - len(names))
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """As before."""

@@ -93,8 +93,8 @@ class ByNames(SingleTypeKVCacheManager):
         total = num_local_computed_tokens + num_external_computed_tokens
         if missing > 0 and not self.reads_any(total, total if num_settled_tokens is None else num_settled_tokens):
             missing = 0
-        if new_computed_blocks and num_local_computed_tokens % self.block_size:
-            entry = num_local_computed_tokens // self.block_size
+        if new_computed_blocks and len(new_computed_blocks) * self.block_size > num_local_computed_tokens:
+            entry = len(new_computed_blocks) - 1
             self.tails[request_id] = Tail(entry, new_computed_blocks[-1])
             self.num_cached_block[request_id] = entry
         return missing
@@ -106,6 +106,8 @@ class ByNames(SingleTypeKVCacheManager):
 
     def allocate_external_blocks(self, request_id: str, count: int) -> None:
         """As before; `unzeroed` says whether they are listed to be zeroed."""
+        if count <= 0:
+            return
         listed, self.collects_new_block_ids = self.collects_new_block_ids, False
         self.collects_new_block_ids = listed and not self.unzeroed
         try:

@@ -82,10 +82,7 @@ class MambaToday(ByNames, MambaManager):
             if block is self._null_block or not self.stands(request_id, i):
                 continue
             if everything or (self.wanted(request, i, i + 1, retention_interval) or (True,))[0]:
-                if block.content is None:
-                    pool.cache_full_block(request, table, i, size, self.kv_cache_group_id)
-                else:
-                    pool.cache_full_blocks(request, table, i, i + 1, size, self.kv_cache_group_id)
+                pool.cache_full_block(request, table, i, size, self.kv_cache_group_id)
         self.num_cached_block[request_id] = end
 
     def entries_of_step(self, request_id: str) -> Sequence[int]:

@@ -85,12 +85,35 @@ def _quiet(names: Any, manager: str, **fields: Any) -> Any:
     return last
 
 
+def _counted(names: Any) -> Any:
+    """How many of so many settled tokens count where states that do not move are given back: drafts hold some back, or
+    are none of the settled ones."""
+    kind = names(KINDS["mamba"].manager)
+
+    def counted(c: Any, drafts: Any) -> Any:
+        asked: list[Any] = []
+
+        def none_is_skipped(tokens: Any) -> int:
+            asked.append(tokens)
+            return 0
+
+        fields = {"num_speculative_blocks": drafts, "mamba_cache_mode": "none", "moves_blocks": False}
+        tables: dict[str, Any] = {"req_to_blocks": {}, "num_leading_nulls": {}, "_null_block": None}
+        made = bare(kind, **fields, **tables, _num_skipped_blocks=none_is_skipped)
+        made.remove_skipped_blocks(_REQUEST, c)
+        (tokens,) = asked
+        return tokens
+
+    return counted
+
+
 API: dict[str, Any] = {
     "quiet_full": lambda names: _quiet(names, KINDS["full"].manager),
     **{
         f"quiet_{kind.name}": lambda names, kind=kind: _quiet(names, kind.manager, **{kind.field: None})
         for kind in _NARROW
     },
+    "counted_mamba": _counted,
     "quiet_mamba": lambda names: _quiet(
         names,
         KINDS["mamba"].manager,

@@ -52,7 +52,7 @@ def _of_sliding(f: Any, v: Any, more: int = 0) -> Any:
 
 def _of_states(f: Any, v: Any, more: int = 0) -> Any:
     last = f.quiet_mamba(v.b, v.held, v.settled, v.p) + more
-    return _quiet(f, v, last, lambda c: max(0, f.skipped_mamba(max(0, c - v.p))), v.p)
+    return _quiet(f, v, last, lambda c: max(0, f.skipped_mamba(f.counted_mamba(c, v.p))), v.p)
 
 
 def _control(kind: str, more: int = 0) -> NegativeControl:

@@ -121,7 +121,7 @@ _WRONG: tuple[Wrong, ...] = (
     ("a run ends where the request does not", "prefix", "i += n", "i += len(run.blocks) - at"),
     ("it is not compared", "_agreement", "if contents[at + last] == hashes[i + last]:", "if True:"),
     ("from the end, more of a run is found than is asked for", "suffix", "n = min(at + 1, end - first)", "n = at + 1"),
-    ("an end that others share is forgotten whole", "_forget_end", "registered[content] = entry", "pass"),
+    ("an end that others share is forgotten whole", "_drop_end", "registered[content] = entry", "pass"),
 )
 
 

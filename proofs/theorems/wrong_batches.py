@@ -4,7 +4,7 @@ from ..batch_rows import Wrong
 
 _WHOLE = "if self.left == len(blocks) - at:"
 _NONE_LOST = "if last.left and last.left == len(last.blocks) - last.at and len(last.blocks) < MANY:"
-_SHORTER = "self.blocks, self.at = self.members() if self.left else [], 0"
+_SHORTER = "self.blocks, self.at = rest if len(rest) == self.left else self.members(), 0"
 _SWEPT = "self.batches = deque([batch for batch in self.batches if batch.left])"
 _BACK, _FRONT = "self.batches.append(self._batch(blocks))", "self.batches.appendleft(self._batch(blocks))"
 _THERE = "if isinstance(batch, int) or batch.queue is not self:"
@@ -44,7 +44,7 @@ REMOVE = (
         "batch",
         "lose",
         _SHORTER,
-        _SHORTER.replace("self.members()", "self.members()[1:]"),
+        _SHORTER.replace("= rest if", "= rest[1:] if").replace("self.members()", "self.members()[1:]"),
     ),
     Wrong("an empty batch is not counted", "queue", "lose", "self._empty += 1", "pass"),
     Wrong(

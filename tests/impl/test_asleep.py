@@ -100,11 +100,26 @@ def test_nobody_can_tell(monkeypatch, seed):
         elif what == "look" and draw.random() < 0.3:
             assert ours.free_ids() == plain.free_ids()
             assert ours.ref_counts() == plain.ref_counts()
-            ours.check()
+            assert ours.identities() == plain.identities()
+            if draw.random() < 0.5:
+                ours.check()
         assert ours.get_num_free_blocks() == plain.get_num_free_blocks()
         ids = [[[block.block_id for block in blocks] for blocks in rows] for rows in held]
         assert [mine for mine, _ in ids] == [theirs for _, theirs in ids]
     assert ours.free_ids() == plain.free_ids()
+
+
+def test_who_looks_at_places_makes_no_block():
+    core = pool(awake=3)
+    core.free_blocks(core.get_new_blocks(25)[::-1])
+    assert core.reset_prefix_cache()
+    core.get_new_blocks(5)
+    before = objects(core)
+    order, holders, names = core.free_ids(), core.ref_counts(), core.identities()
+    assert objects(core) == before
+    assert len(before) < len(core.blocks) == len(holders) == len(names)
+    assert order == [block.block_id for block in core.free_block_queue.get_all_free_blocks()]
+    assert holders == [block.ref_cnt for block in core.blocks]
 
 
 def test_the_queue_is_the_one_of_before_until_it_is_put_to_sleep():

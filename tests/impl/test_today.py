@@ -265,3 +265,27 @@ def test_managers_of_others_are_refused():
         Core(OwnSpec(block_size=4, num_kv_heads=1, head_size=1, dtype=FLOAT))
     with pytest.raises(NotImplementedError, match="chains of draft models"):
         Core(full(), num_prefill_lookahead=2)
+
+
+@pytest.mark.parametrize("twins", [False, True])
+@pytest.mark.parametrize("count", range(2, 9))
+def test_the_end_of_a_run_is_handed_out_as_block_by_block(monkeypatch, count, twins):
+    """Whether others have the same content or not; and what is left of the run is found."""
+    shown = []
+    for at_once in (True, False):
+        core = Core(full(), blocks=21)
+        if not at_once:
+            monkeypatch.setattr(type(core.pool.cached_block_hash_to_block), "take_end", lambda names, blocks: False)
+        requests = [core.request(name, range(37)) for name in "ab"[: 1 + twins]]
+        for one in requests:
+            core.step(one, 36)
+        core.pool.free_blocks(core.pool.get_new_blocks(core.pool.get_num_free_blocks())[::-1])
+        core.manager.free(requests[0])
+        core.pool.get_new_blocks(core.pool.get_num_free_blocks() - 9)
+        taken = core.pool.get_new_blocks(count)
+        assert [(block.ref_cnt, block.block_hash) for block in taken] == [(1, None)] * count
+        core.pool.check()
+        found, tokens, _ = core.manager.get_computed_blocks(core.request("c", range(37)))
+        assert tokens == (36 if twins else 4 * (9 - count))
+        shown.append((core.pool.free_ids(), core.pool.identities(), found.get_block_ids()))
+    assert shown[0] == shown[1]

@@ -1,0 +1,53 @@
+cimport cython
+
+from ..pool.block cimport KVCacheBlock, Run
+from ..pool.block_pool cimport BlockPool
+from ..pool.free_queue cimport FreeKVCacheBlockQueue
+from ..pool.hash_map cimport BlockHashToBlockMap
+
+
+cdef class SeveralNames(BlockHashToBlockMap):
+    cdef public dict further
+    cdef public dict partial
+    cdef public dict _runs
+
+    @cython.locals(run=Run, marked=Run)
+    cpdef mark(self, KVCacheBlock block, group)
+    cpdef bint is_marked(self, KVCacheBlock block)
+    @cython.locals(run=Run, registered=dict)
+    cpdef bint forget(self, KVCacheBlock block)
+    @cython.locals(run=Run, block=KVCacheBlock)
+    cpdef bint take_end(self, list blocks)
+    @cython.locals(block=KVCacheBlock)
+    cpdef _bind(self, group, hashes, list found, Py_ssize_t first, Py_ssize_t end)
+
+
+cdef class TodayPool(BlockPool):
+    cdef public object num_hash_lookahead_tokens
+    cdef public object _queue
+    cdef public bint _slept
+    cdef public list copying
+    cdef public dict _lent
+    cdef public dict _watchers
+    cdef public dict further
+    cdef public dict partial
+
+    @cython.locals(blocks=list)
+    cpdef cache_row(self, request, list table, Py_ssize_t first, Py_ssize_t end, Py_ssize_t size, group_id)
+    cpdef bint is_named(self, KVCacheBlock block, name)
+    cpdef covers(self, KVCacheBlock block, whole)
+    cpdef add_name(self, KVCacheBlock block, name, covers)
+    cpdef unname(self, KVCacheBlock block)
+    cpdef move_names(self, KVCacheBlock source, KVCacheBlock target)
+    @cython.locals(run=Run)
+    cpdef list _unnamed(self, KVCacheBlock block)
+    @cython.locals(queue=FreeKVCacheBlockQueue, known=SeveralNames, blocks=list, block=KVCacheBlock)
+    cpdef list get_new_blocks(self, Py_ssize_t num_blocks)
+    cpdef KVCacheBlock get_new_block(self)
+    @cython.locals(states=list, block=KVCacheBlock)
+    cpdef bint _touch_many(self, blocks)
+    cpdef hold(self, KVCacheBlock block)
+    @cython.locals(states=list)
+    cpdef release_by_names(self, list blocks)
+    @cython.locals(own=Py_ssize_t, shared=list, left=list, own_blocks=list, block=KVCacheBlock)
+    cpdef list _let_go_shared(self, list blocks, list states)
