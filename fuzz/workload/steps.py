@@ -103,7 +103,8 @@ class Steps(Cuts):
         self._meetings, self._batches = tuning.meetings * meets, tuning.batches * batches
         self._max_live = max(self._max_live, 3 * (self._batches > 0))
         self._flights = tuning.flights * self.has("Allocate.in_flight")
-        self._reserves, self._counts = self.has("Allocate.reserved"), self.has("Allocate.alone")
+        self._reserves = self.has("Allocate.reserved")
+        self._counts = self.has("Allocate.alone") and not shape.host_blocks  # which has two pools to take from
         self._starving = 0
         """So many more times is a batch asked for, or what was taken for it given back."""
         self._driven = ""
