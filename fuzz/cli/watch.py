@@ -15,7 +15,7 @@ from .outputs import to_file, to_folder
 if TYPE_CHECKING:
     from ..targets.family import Family
 
-SECONDS = 900.0
+SECONDS = 1_800.0
 
 
 def watch(
