@@ -259,7 +259,9 @@ class Workload(Steps):
             delay=delay,
             encoder_tokens=self._encoder_tokens(fresh),
             gate=draw.integer(0, 2) < self._gates,
-            reserved=self._reserved(scene, request, start + external + new, hit),
+            reserved=self._reserved(scene, request, start + external + new, hit)
+            if self._counts or draw.integer(0, 7) == 0
+            else 0,
             in_flight=self._in_flight(request),
             alone=bool(self.shape.watermark) and self.has("Allocate.alone") and draw.integer(0, 2) == 0,
             unzeroed=self._spared() if delay and self._unzeroed else (),

@@ -210,8 +210,8 @@ class Steps(Cuts):
         core of today also as many as this step takes, mostly where it copies a block: only there one shows that counts
         a block less."""
         draw, (found, rows) = self.draw, (request.hit if hit and request.hit else (0, ()))
-        copies = self._counts and any(found % size for size in self._sizes)
-        if draw.integer(0, 7) > (4 if copies else self._counts) or not self._reserves:
+        often = 4 if any(found % size for size in self._sizes) else 1
+        if (self._counts and draw.integer(0, 7) > often) or not self._reserves:
             return 0
         free = scene.state.references().count(0) - 1
         if self._counts and draw.integer(0, 2):
