@@ -25,6 +25,7 @@ from ...model.ops import (
     Advance,
     Done,
     Failed,
+    Lookup,
     Operation,
     Outcome,
     Shape,
@@ -42,7 +43,7 @@ from ..planning.shipped import shipped
 from ..reports.summary import NEW, Found
 from ..runs.judging import Judging
 from ..runs.pair import coarse, shape_of
-from ..targets.base import Target, adapted, adapted_shape, hidden_fields, lacking, likeness, losing
+from ..targets.base import Target, adapted, adapted_shape, hidden_fields, lacking, likeness, losing, offering
 from ..targets.declarations import in_shape
 from ..targets.deviations import DeviatingModel, trace_names
 from ..targets.family import Known
@@ -122,7 +123,7 @@ class _Explain:
     def __init__(self, target: Target, known: Known, names: Mapping[Ids, str]) -> None:
         self.target, self.names = target, names
         self._known = known
-        self._lacks, self._loses = lacking(target), losing(target)
+        self._lacks, self._loses, self._offers = lacking(target), losing(target), offering(target)
         self._declared = known.deviations
         if not (exact := known_of(likeness(target)) is not None):
             self._declared += known.elsewhere
@@ -141,7 +142,7 @@ class _Explain:
         """The model with these deviations, which has what the target has, and shows what its last core shows."""
         declared = [one for one in self._declared if one.id in ids]
         rule = Rule(lambda shape: DeviatingModel(shape, declared, self._known.policy_of))
-        rule.lacks, rule.loses = self._lacks, self._loses
+        rule.lacks, rule.loses, rule.offers = self._lacks, self._loses, self._offers
         rule.hides = hidden_fields(self.target)  # what a release hides depends on the core that it has built
         return rule
 
@@ -291,7 +292,7 @@ def agree(rule: Rule, target: Target, shape: Shape, operations: Collection[Opera
         drains = isinstance(operation, TakeNewBlockIds | TakeEvents | TakeStats)  # is followed by nothing
         if (not drains or number == len(operations)) and _told(operation, outcome) != _told(operation, other):
             return False
-        if isinstance(outcome, Failed):  # half of its work may be done: no rule says which
+        if isinstance(outcome, Failed) and not isinstance(operation, Lookup):  # half of its work may be done
             return number == len(operations)
         if _tables(first) != _tables(second):
             return False

@@ -149,7 +149,7 @@ class Hunter:
 
     def __init__(self, opened: str, seed: int, budget: Budget, requests: int, answers: int) -> None:
         """TargetUnavailableError if the core as it stands does not agree with the model over these seeds."""
-        self._opened, self._pipes = opened, (requests, answers)
+        self._opened, self._pipes, self._budget = opened, (requests, answers), budget
         self._mutable: Mutable = mutable_here(opened)
         self._stages = tuple(budget.stages(open_here(opened)))
         self._answers = Answers(open_calculator_here(opened), seed, budget.cases)
@@ -161,33 +161,42 @@ class Hunter:
         self._before: dict[str, Kinds] = {}
         self._reached: list[frozenset[Line]] = []
         """By stage, the lines that run in it, those that run when the core is imported among them."""
-        self.seconds = sum(map(self._learn, self._stages))
+        self.seconds = sum(self._learn(stage, self._reached) for stage in self._stages)
         """Processor time of all stages on the core as it stands."""
 
     def hunt(self, module: str, source: str, lines: tuple[int, int]) -> dict[str, Any]:
         """What becomes of a mutant, of which these lines are changed: the fields of its fate, status and time."""
         changed = {(module, line) for line in range(lines[0], lines[1] + 1)}
         stages = [stage for stage, reached in zip(self._stages, self._reached, strict=True) if reached & changed]
-        return self._in_child(lambda: self._fate(module, source, stages, self._before))
+        fate = self._in_child(lambda: self._fate(module, source, stages, self._before))
+        further = self._budget.further(stages) if fate["status"] == "survived" else []
+        for stage in further:
+            if stage.name not in self._before:
+                self._learn(stage)
+        if not further:
+            return fate
+        more = self._in_child(lambda: self._fate(module, source, further, self._before))
+        return more | {name: fate[name] + more[name] for name in ("operations", "cases", "seconds")}
 
-    def _learn(self, stage: Stage) -> float:
-        """Run a stage on the core as it stands; returns the processor time.
+    def _learn(self, stage: Stage, reached: list[frozenset[Line]] | None = None) -> float:
+        """Run a stage on the core as it stands; returns the processor time. `reached` gets the lines that run in it.
 
         In a child of its own, so that it does not depend on others, some of which a mutant may be spared.
         """
-        said = self._in_child(lambda: self._as_it_stands(stage))
+        said = self._in_child(lambda: self._as_it_stands(stage, reached is not None))
         kinds = frozenset(map(tuple, said["kinds"].get(stage.name, ())))
         if said["status"] != "survived" and (stage.name != FREE or not kinds):
             raise TargetUnavailableError(f"{self._opened} as it stands is found already: {said['finding']}")
         self._before[stage.name] = kinds
-        self._reached.append(frozenset((module, line) for module, line in said["reached"]))
+        if reached is not None:
+            reached.append(frozenset((module, line) for module, line in said["reached"]))
         return float(said["seconds"])
 
-    def _as_it_stands(self, stage: Stage) -> dict[str, Any]:
+    def _as_it_stands(self, stage: Stage, watched: bool) -> dict[str, Any]:
         first = self._mutable.modules[0]
         source = Path(path_of(first)).read_text(encoding="utf-8")
         reached = Reached({path_of(module): module for module in self._mutable.modules if module in sys.modules})
-        fate = self._fate(first, source, [stage], None, reached)
+        fate = self._fate(first, source, [stage], None, reached if watched else None)
         return {**fate, "reached": sorted(reached.lines)}
 
     def _fate(

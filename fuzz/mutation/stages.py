@@ -8,7 +8,7 @@ import json
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, TypeAlias
@@ -31,6 +31,8 @@ OPERATION_S = 10.0
 CONFIGURATIONS = "fuzz-config"
 MISUSE = "lockstep, misuse"
 FREE = "without a model"
+FEW_TYPES = 8
+"""Attention types in which a line runs that is that of a feature."""
 CALLS = frozenset({"start", "step", "glance", "look", "ask"})
 """Those of a target and a calculator that run the core."""
 
@@ -52,9 +54,16 @@ class Budget:
         yield Stage("lockstep", self.operations, attention)
         yield Stage(CONFIGURATIONS, self.cases)
         for name in attention:
-            yield Stage(f"lockstep, {name} alone", self.operations // 8, (name,))
+            yield Stage(f"lockstep, {name} alone", self.operations // 8, (name,), is_alone=True)
         yield Stage(MISUSE, self.operations // 4, attention, chaos=True)
         yield Stage(FREE, self.operations // 4, attention, oracles=MODEL_FREE)
+
+    def further(self, stages: "Sequence[Stage]") -> "list[Stage]":
+        """What is tried besides where these stages have not found a mutant: a line that runs in few attention types
+        alone belongs to a feature of theirs, and its situations are rare: these types get more."""
+        alone = [stage for stage in stages if stage.is_alone]
+        more = [replace(one, name=f"{one.name}, longer", count=self.operations // 2) for one in alone]
+        return more if len(more) <= FEW_TYPES else []
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,8 @@ class Stage:
     attention: Sequence[str] = ()
     chaos: bool = False
     oracles: Sequence[str] = ORACLES
+    is_alone: bool = False
+    """True if it is one attention type that is tried."""
 
 
 @dataclass

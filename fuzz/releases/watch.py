@@ -227,7 +227,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-CAMPAIGN_SHARE, DIFF_SHARE = 0.2, 0.1
+CAMPAIGN_SHARE, DIFF_SHARE = 0.1, 0.05
 """Of the minutes: for both releases together, and for holding them against each other."""
 
 
@@ -235,7 +235,7 @@ DIFFERENCE = "difference"
 """The part that holds the two against each other."""
 _CAMPAIGN = "campaign"
 """Under this name `Sides.seen` has the root causes that came up on the old release."""
-_JUDGED = ("--oracle", "shadow,contract,liveness", "--seed", "2026", "--jobs", "1", "--shrink-seconds", "5", "--json")
+_JUDGED = ("--oracle", "shadow,contract,liveness", "--seed", "2026", "--jobs", "1", "--shrink-seconds", "2", "--json")
 
 
 def parts_of(sides: Sides) -> list[WatchPart]:

@@ -8,7 +8,7 @@ from .bisect import one_line
 from .verify_effects import Where
 from .watch_parts import PartNews, Sides, WatchPart
 
-SHARE = 0.4
+SHARE = 0.1
 """Of the minutes, for the same stories on both."""
 
 

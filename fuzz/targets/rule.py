@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 
 from ...model.core import Model
-from ...model.ops import Done, Operation, Outcome, Refused, Shape
+from ...model.ops import Done, Operation, Outcome, Refused, Shape, Value
 from ...model.shown.snapshot import Snapshot
 from ..findings.starved import Starved
 from .deviations import DeviatingModel
@@ -24,6 +24,7 @@ class Rule:
     lacks: Collection[str] = ()
     hides: Collection[str] = ()
     loses: Collection[str] = ()
+    offers: Collection[str] = ()
 
     def __init__(self, made: Callable[[Shape], Model] = Model, name: str = "the rule") -> None:
         self.name, self._made = name, made
@@ -37,6 +38,16 @@ class Rule:
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """See `Target.step`."""
         return model_answer(self.model, operation), self.model.snapshot()
+
+    @property
+    def copies(self) -> tuple[tuple[int, int], ...]:
+        """Copies between blocks that the last operation asked for (`targets.base.copies_of`)."""
+        return self.model.copied
+
+    @property
+    def handed(self) -> tuple[Value, ...]:
+        """What the last operation told besides its outcome (`targets.base.handed_of`)."""
+        return self.model.offered
 
     @property
     def undefined(self) -> bool:

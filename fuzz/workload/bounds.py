@@ -99,6 +99,20 @@ def new_tokens_for(request: Request, start: int, budget: int, drafts: int, shape
     return max(0, min(new + behind, shape.max_model_len - start))
 
 
+def about_taken(scene: Scene, request: Request, rows: Sequence[Sequence[int]], end: int) -> int:
+    """About as many blocks as leave the free queue for a step up to `end` tokens behind a hit with these rows: those
+    that its tables lack, of states the running one and those of drafts, and those of the hit that nobody holds."""
+    name, counts, taken = request.submit.request, scene.state.references(), 0
+    for number, (group, tables) in enumerate(zip(scene.shape.groups, scene.state.tables, strict=True)):
+        row = rows[number] if rows else ()
+        held = len(tables.get(name) or row)
+        missing = max(0, -(-end // (group.block_size * scene.shape.parallel)) - held)
+        if keeps_states_of([group.kind]):
+            missing = min(missing, 1) + (0 if tables.get(name) else group.speculative_blocks)
+        taken += missing + sum(not counts[block] for block in row if block)
+    return taken
+
+
 def failures(scene: Scene, request: Request, size: int) -> list[int]:
     """How many of the tokens that are being loaded may fail, so that the request can go on with the others: those
     from the end of a block of `size` tokens on, where there is such a place; empty where nothing else than all may."""

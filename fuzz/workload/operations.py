@@ -77,7 +77,7 @@ class Workload(Steps):
         self._lookahead = draw.choose((0, 0, 1, 4)) * self.has("Allocate.lookahead")
         self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")
         self._preempts, self._takes_hits = map(self.has, ("Preempt", "Allocate.hit"))
-        self._delays, self._reserves = map(self.has, ("Allocate.delay", "Allocate.reserved"))
+        self._delays = self.has("Allocate.delay")
         self._limits, self._unzeroed = map(self.has, ("Lookup.limit", "Allocate.unzeroed"))
         self._connects = self._externals and self.has("Lookup.for_connector")
         self._reads = [kind for kind in READS if self.has(kind.__name__)]
@@ -259,7 +259,9 @@ class Workload(Steps):
             delay=delay,
             encoder_tokens=self._encoder_tokens(fresh),
             gate=draw.integer(0, 2) < self._gates,
-            reserved=self._reserved(scene, start + external + new) if draw.integer(0, 7) == 0 and self._reserves else 0,
+            reserved=self._reserved(scene, request, start + external + new, hit)
+            if self._counts or draw.integer(0, 7) == 0
+            else 0,
             in_flight=self._in_flight(request),
             alone=bool(self.shape.watermark) and self.has("Allocate.alone") and draw.integer(0, 2) == 0,
             unzeroed=self._spared() if delay and self._unzeroed else (),
@@ -298,14 +300,6 @@ class Workload(Steps):
                 return again if allows(scene, again) else None
         self._waits = None
         return None
-
-    def _reserved(self, scene: Scene, end: int) -> int:
-        """Few blocks, or so many that about as many are left as a request of so many tokens needs."""
-        draw = self.draw
-        if draw.integer(0, 7) >= self._tuning.tight:
-            return draw.integer(1, 4)
-        most = sum(-(-end // size) for size in self._sizes)
-        return max(0, scene.state.references().count(0) - 1 - draw.integer(0, most))
 
     def _drafted(self, most: int) -> int:
         """Drafts of a step: often none or as many as there may be."""

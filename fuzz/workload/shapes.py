@@ -44,7 +44,7 @@ def with_offered(draw: Draw, shape: Shape, lacks: Collection[str], *, rounds: bo
     if "Shape.host_blocks" not in lacks and tuple([group.kind for group in shape.groups]) in HYBRIDS_OF_POOLS:
         shape = _with_pools(draw, shape)
     if "hits_inside_blocks" not in lacks:
-        shape = _with_small_hashes(draw, shape)
+        shape = _with_small_hashes(draw, _with_long_states(draw, shape))
     if "Group.checkpoint" not in lacks:
         shape = _with_checkpoints(draw, _with_kept_states(draw, shape))
     if "Shape.old_names" not in lacks and rounds and draw.integer(0, 2):
@@ -53,7 +53,8 @@ def with_offered(draw: Draw, shape: Shape, lacks: Collection[str], *, rounds: bo
     if "Shape.names_junctions" not in lacks:
         shape = replace(shape, names_junctions=flagged and draw.integer(0, 3) < (1 if rounds else 2))
     if "Shape.reads_ahead" not in lacks and (flagged or shape.eagle):
-        shape = _with_chains(draw, shape, (1, 1, 1, 1, 1, 1, 2, 3) if rounds else (1, 1, 2, 3))
+        seldom = rounds or shape.names_junctions  # a chain names none
+        shape = _with_chains(draw, shape, (1, 1, 1, 1, 1, 1, 2, 3) if seldom else (1, 1, 2, 3))
     if "Shape.old_names" not in lacks and (flagged or shape.eagle) and shape.reads_ahead == 1:
         old = draw.integer(0, 3) <= 1 + rounds
         shape = replace(shape, old_names=old and not shape.names_junctions)
@@ -71,6 +72,21 @@ def hits_end_inside(kinds: Sequence[Kind]) -> bool:
     rules = {RULES[kind] for kind in kinds}
     small = all(issubclass(rule, Full | Mamba) or rule.scratch for rule in rules)
     return small and Mamba in rules and any(rule.is_full for rule in rules)
+
+
+def _with_long_states(draw: Draw, shape: Shape) -> Shape:
+    """The shape, often with states that stand for more tokens than blocks of full attention, if hits may end inside:
+    only then does a prefix that others share end inside a state's block."""
+    if not hits_end_inside([group.kind for group in shape.groups]) or not shape.caching or draw.integer(0, 1):
+        return shape
+    more = draw.choose((2, 2, 3))
+    groups = [
+        replace(group, block_size=group.block_size * (more if RULES[group.kind] is Mamba else 1))
+        for group in shape.groups
+    ]
+    unit = more * shape.scheduler_block_size
+    longest = max(shape.max_model_len, 3 * unit + 1)
+    return replace(shape, groups=tuple(groups), scheduler_block_size=unit, max_model_len=longest)
 
 
 def _with_small_hashes(draw: Draw, shape: Shape) -> Shape:

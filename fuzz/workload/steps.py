@@ -13,6 +13,7 @@ from ...model.attention import RULES
 from ...model.ops import Group, Kind, Operation, Shape
 from ...model.state import Request
 from .bounds import (
+    about_taken,
     draftable,
     holds_nothing,
     keeps_states,
@@ -102,6 +103,8 @@ class Steps(Cuts):
         self._meetings, self._batches = tuning.meetings * meets, tuning.batches * batches
         self._max_live = max(self._max_live, 3 * (self._batches > 0))
         self._flights = tuning.flights * self.has("Allocate.in_flight")
+        self._reserves = self.has("Allocate.reserved")
+        self._counts = self.has("Allocate.alone") and not shape.host_blocks  # which has two pools to take from
         self._starving = 0
         """So many more times is a batch asked for, or what was taken for it given back."""
         self._driven = ""
@@ -201,6 +204,21 @@ class Steps(Cuts):
             return None
         self._starving = 2
         return ops.Take(free - self.draw.integer(0, 1))
+
+    def _reserved(self, scene: Scene, request: Request, end: int, hit: bool) -> int:
+        """Mostly none; few blocks, or so many that about as many are left as a request of so many tokens needs. Of a
+        core of today also as many as this step takes, mostly where it copies a block: only there one shows that counts
+        a block less."""
+        draw, (found, rows) = self.draw, (request.hit if hit and request.hit else (0, ()))
+        often = 4 if any(found % size for size in self._sizes) else 1
+        if (self._counts and draw.integer(0, 7) > often) or not self._reserves:
+            return 0
+        free = scene.state.references().count(0) - 1
+        if self._counts and draw.integer(0, 2):
+            return max(0, free - about_taken(scene, request, rows, end) - draw.integer(-1, 2))
+        if draw.integer(0, 7) >= self._tuning.tight:
+            return draw.integer(1, 4)
+        return max(0, free - draw.integer(0, sum(-(-end // size) for size in self._sizes)))
 
     def _is_ready(self, request: Request, count: int) -> bool:
         """True if the request runs and may be asked for so many tokens."""

@@ -128,7 +128,8 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "names cover several tokens behind a block, so fewer blocks have names than a hit could have; a lookup of "
             "windows, chunks or states that is not cut by full attention asks for one of the others: an IndexError"
         ),
-        condition="a chain of two and more draft models, a prompt that ends right behind a block, no full attention",
+        condition="a chain of two and more draft models, a prompt that ends right behind a block, no full attention or "
+        "a lookup for a connector",
         source="Found by lockstep.",
     ),
     Deviation(
@@ -257,9 +258,10 @@ class _Reports:
 
     def connector_hit(self, core: Core, request: Request) -> tuple[int, BlockIds, bool]:
         """That of a lookup for a connector."""
-        self._apart = FineSearch(core, request, of_one_group(self._quirks, core)).apart() is not None
         assert self._policy.connector_hit is not None
-        return self._policy.connector_hit(core, request)
+        found = self._policy.connector_hit(core, request)  # first, as it says whose fault it is if there is none
+        self._apart = FineSearch(core, request, of_one_group(self._quirks, core)).apart() is not None
+        return found
 
     def report(self, core: Core, request: Request, length: int, rows: BlockIds) -> None:
         """Tell of the blocks found, or not."""

@@ -208,3 +208,13 @@ def test_a_report_leaves_out_what_groups_look_for_apart_though_drafts_read_the_l
         core.apply(operation)
     assert core.apply(Lookup("b", for_connector=True)) == Done((1, ((1,), (3,))))
     assert core.apply(TakeEvents()) == Done(())
+
+
+def test_a_lookup_for_a_connector_that_fails_is_put_down_to_names_that_do_not_exist():
+    """The whole campaign of a release could not say what it was: nothing had deviated."""
+    groups = Group("full", 1), Group("sliding", 1, window=1), Group("mamba", 2, mamba_mode="align")
+    core = model_for(RELEASE, Shape(groups, 9, 12, 1, 2, 12, eagle=True, reads_ahead=2))
+    core.apply(Submit("a", (0, 0, 0)))
+    assert core.apply(Lookup("a", for_connector=True)) == Failed("IndexError")
+    assert isinstance(core, DeviatingModel)
+    assert core.deviated["lookup-past-the-last-name"] == 1

@@ -86,6 +86,26 @@ def test_nothing_is_asked_unless_the_plan_says_so():
     assert RootCauses(target, Plan(0, oracles=MODEL_FREE)).of(Found(finding, applied)) == ""
 
 
+TODAY = "vllm==0.33.0"
+OF_TODAY = {"Lookup.for_connector", "Submit.reports_hits", "Shape.reads_ahead", "Shape.old_names"}
+LOST = "windows-left-behind.corruption", "lookup-past-the-last-name"
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_what_few_cores_have_is_asked_of_the_models_too(name):
+    target = Rule(partial(model_for, TODAY), TODAY)
+    target.offers = OF_TODAY
+    assert root_of(f"../today-deviations/{name}", target) == f"deviation {name.partition('.')[0]}"
+
+
+def test_a_lookup_that_fails_is_compared_and_gone_on_from():
+    trace = read_trace(Path("docs/evidence/today-deviations/lookup-past-the-last-name.json")).trace
+    core, twice = Rule(partial(model_for, TODAY)), (*trace.operations, trace.operations[-1])
+    for without, same in (("registers-unreadable", True), ("lookup-past-the-last-name", False)):
+        other = Rule(partial(model_for, TODAY, without=(without,)))
+        assert agree(core, other, trace.shape, twice) is same
+
+
 def plan(operations, **more):
     return Plan(1, operations=operations, oracles=(SHADOW, CONTRACT), keep_going=True, roots=ROOTS, **more)
 

@@ -149,6 +149,15 @@ def test_a_core_without_a_mistake_survives_every_stage(answers: Answers) -> None
     assert fate.cases == 2 * 3
 
 
+def test_a_line_that_runs_in_few_types_is_tried_longer_in_these() -> None:
+    alone = [stage for stage in SMALL.stages(open_here("impl")) if stage.is_alone]
+    assert [(one.name, one.count, one.attention) for one in SMALL.further(alone[1:3])] == [
+        (f"{one.name}, longer", 200, one.attention) for one in alone[1:3]
+    ]
+    assert not SMALL.further(alone)
+    assert not SMALL.further([Stage("lockstep", 400, ("full",))])
+
+
 def test_a_wrong_core_and_wrong_arithmetic_are_found(answers: Answers) -> None:
     fate = hunted(answers, target="fault:free-order-reversed")
     assert fate.by == "lockstep"
