@@ -15,6 +15,8 @@ NOTHING_ASKED: Name = (0, "")
 """Of no request."""
 UNSAID = "?"
 """In place of a salt: the engine has not said whose block it is."""
+OVERTAKEN: Name = (0, UNSAID)
+"""Unsaid, and no longer seen: something else was stored at that place later in the same call."""
 
 
 @dataclass

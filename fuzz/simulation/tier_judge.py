@@ -12,7 +12,7 @@ from .device import SimulatedDevice
 from .memory import said
 from .protocol import Delivered, ScheduledBatch, SlotTransfer
 from .story import Happening
-from .tier_books import NOTHING_ASKED, UNSAID, Book, Name, names_of
+from .tier_books import NOTHING_ASKED, OVERTAKEN, UNSAID, Book, Name, names_of
 from .tier_keeping import Keeping
 from .tier_policies import IDEAL
 from .tier_reach import Reach
@@ -158,7 +158,7 @@ class TierJudge:
             holds = book.held.get(place)
             if holds is None:
                 self._find(event.tier, f"place {place} is found, and nothing is stored there; {event.request} looks")
-            elif holds[0] != tag or holds[1] not in (salt, UNSAID):
+            elif holds != OVERTAKEN and (holds[0] != tag or holds[1] not in (salt, UNSAID)):
                 other = "another content" if holds[0] != tag else "what was computed under another salt"
                 self._find(event.tier, f"place {place} is found, and holds {other}; {event.request} looks")
             if book.facts.policy != "fifo":
@@ -195,9 +195,10 @@ class TierJudge:
             claimed = book.reserved.pop(place, None)
             self._to_come[event.tier, place] -= 1
             tag = cells.get((event.tier, (place + 1) * book.size - 1))
-            if claimed is not None and self._to_come[event.tier, place]:
-                tag = claimed[0]  # what is stored there after it, in the same call, is there by now
-            if claimed != NOTHING_ASKED and (tag <= 0 or (claimed is not None and claimed[0] != tag)):
+            if self._to_come[event.tier, place]:  # what is stored there after it, in the same call, is there by now
+                claimed = claimed or OVERTAKEN
+                tag = claimed[0]
+            if claimed not in (NOTHING_ASKED, OVERTAKEN) and (tag <= 0 or (claimed is not None and claimed[0] != tag)):
                 self._find(event.tier, f"place {place} counts as stored, and holds {said(tag)}")
             name = (tag, UNSAID) if claimed is None else claimed
             book.put(place, name)

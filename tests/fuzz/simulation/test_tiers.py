@@ -322,6 +322,17 @@ def test_what_is_stored_later_in_the_same_call_is_there_by_now():
     assert stage.found == ""
 
 
+def test_what_nobody_spoke_of_and_was_overtaken_in_the_same_call_may_have_been_right():
+    stage = Stage(replace(FACTS, blocks=1))  # its place holds what nobody wrote
+    unsaid, stored = TierEvent("reserved", places=(0,)), TierEvent("stored", places=(0,))
+    look, evicted = TierEvent("looked", places=(0,), request="r0", asked=1), TierEvent("evicted", places=(0,))
+    nobody = TierEvent("reserved", places=(0,), first=NOBODY)
+    stage.judge.hear([unsaid, stored, look, evicted, nobody, stored])
+    assert stage.found == ""
+    stage.judge.hear([evicted, unsaid, stored])
+    assert "counts as stored, and holds what nobody wrote" in stage.found
+
+
 def test_blocks_that_leave_together_need_one_reason():
     for together, many in ((True, 0), (False, 1)):
         stage = full_stage("")
