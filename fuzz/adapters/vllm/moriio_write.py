@@ -92,10 +92,11 @@ class Writer:
         return tuple(block * self._width + slot for block in blocks for slot in range(self._width))
 
 
-class _Tasks(list[Any]):
+class WriterTasks(list[Any]):
     """In place of the queue of the writer's thread: where nothing is left to do, its turn is over."""
 
     turns: Turns
+    nothing = Empty
 
     def put(self, task: Any) -> None:
         """As of a queue; a task tells its age by our clock."""
@@ -106,7 +107,7 @@ class _Tasks(list[Any]):
         """As of a queue."""
         if not self:
             self.turns.stop()
-            raise Empty
+            raise self.nothing
         return self.pop(0)
 
 
@@ -162,7 +163,7 @@ class MoriioWriteHalf(MoriioHalf):
     def _writer_in_turns(self) -> Turns:
         made = module(f"{MORIIO}.moriio_engine").MoRIIOWriter(self.worker)
         made.ensure_worker_started = lambda: None
-        made._write_task_q = tasks = _Tasks()
+        made._write_task_q = tasks = WriterTasks()
         self.worker._writer = made
         tasks.turns = turns = Turns(made._write_worker_loop)
         return turns
@@ -302,8 +303,10 @@ def _hear_of_who_left(half: MoriioHalf, pair: Any) -> None:
 
 
 def _wait_no_longer(half: MoriioHalf, pair: Any) -> None:
-    """Who waits too long for blocks that are not being written fails; they are not written behind that."""
+    """Who waits too long for blocks that are not being written fails; they are not written behind that. It is heard of
+    those who have left, too."""
     assert isinstance(half, MoriioWriteHalf)
+    _hear_of_who_left(half, pair)
     half.is_written = pair.is_written
     writer = half.worker._writer
     execute = writer._execute_write_task
