@@ -132,7 +132,7 @@ for plant in (real, *PLANTS):
     moriio_write._writing_worker = plant
     family = SimulatedFamily(MoriioWritePair(tuple(MORIIO_WRITE_DEFECTS)))
     judges, reached, stories = set(), 0, 0
-    for number in range(25 if plant is real else 100):
+    for number in range(15 if plant is real else 100):
         try:
             run = family.run_of(family.draw(1, number, (), ("full", "full+mamba")))
         except NotImplementedError:
