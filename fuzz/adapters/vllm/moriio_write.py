@@ -211,7 +211,7 @@ class MoriioWriteHalf(MoriioHalf):
         self._tell("release", transfer_id, consumer_tp_size=1)
 
     def _hear(self, message: Released) -> None:
-        if (message.sender, message.number) in self._heard:
+        if (message.sender, message.number) in self._heard or message.transfer in self._given_up:
             return
         self._heard.add((message.sender, message.number))
         self._take_role()
@@ -294,6 +294,8 @@ def _hear_of_who_left(half: MoriioHalf, pair: Any) -> None:
     half.connector.unmap_request_id = lambda *about, **named: None
 
     def heard() -> Any:
+        for transfer in [one for one, name in names.items() if name not in half.scheduler.requests]:
+            del names[transfer]
         found = results()
         for transfer in [one for one, name in names.items() if name in found.finished_recving]:
             del names[transfer]

@@ -62,7 +62,7 @@ FOUND = {
     "failed-write-is-not-told": PROGRESS,
     "left-while-written-keeps-blocks": CAPACITY,
     "write-never-comes": PROGRESS,
-    "handshake-loses-layers": MEMORY,
+    "handshake-loses-layers": CAPACITY,
 }
 
 
