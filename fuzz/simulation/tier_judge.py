@@ -15,7 +15,7 @@ from .story import Happening
 from .tier_books import NOTHING_ASKED, OVERTAKEN, UNSAID, Book, Name, names_of
 from .tier_keeping import Keeping
 from .tier_policies import IDEAL
-from .tier_reach import Reach
+from .tier_reach import TierReach
 from .tiers import NOBODY, LowerTier, TierEvent
 
 SERVED = ("stop", "length")
@@ -36,7 +36,7 @@ class TierJudge:
         self.found: list[str] = []
         self.reached: Counter[str] = Counter()
         self._keeping = Keeping(self._books, device, self.reached, self._find)
-        self._reach = Reach(self._books, device, self._find)
+        self._reach = TierReach(self._books, device, self._find)
         self._now = 0
         self._moving: dict[str, tuple[Book, SlotTransfer, list[int]]] = {}
         self._to_come = Counter[tuple[str, int]]()

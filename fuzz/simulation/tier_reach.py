@@ -23,7 +23,7 @@ class _Word:
     gone: frozenset[Name]
 
 
-class Reach:
+class TierReach:
     """The blocks that an engine has given up because nobody can reach them."""
 
     def __init__(self, books: Mapping[str, Book], device: SimulatedDevice, find: Callable[[str, str], None]) -> None:

@@ -30,7 +30,7 @@ LONGEST = 100
 class _WriteSession:
     """The memory of one group here, and there in one life of the other engine."""
 
-    writer: "Writer"
+    writer: "BlockWriter"
     group: int
     engine: str
 
@@ -41,7 +41,7 @@ class _WriteSession:
         return self.writer.write(self, number, pairs)
 
 
-class Writer:
+class BlockWriter:
     """In place of the library's engine, in one of ours."""
 
     def __init__(self, width: int) -> None:
@@ -129,7 +129,7 @@ class _Torch:
 class MoriioWriteHalf(MoriioHalf):
     """One of the two engines."""
 
-    agent: Writer  # type: ignore[assignment]
+    agent: BlockWriter  # type: ignore[assignment]
     is_written: Callable[[str], bool] | None = None
     """Says whether the other engine is about a transfer; then nobody waits for ever who is not written."""
 
@@ -152,7 +152,7 @@ class MoriioWriteHalf(MoriioHalf):
         found = module(f"{MORIIO}.moriio_connector")
         if not isinstance(found.torch, _Torch):
             found.torch = _Torch(found.torch)
-        self.agent = Writer(self.width)
+        self.agent = BlockWriter(self.width)
         self.worker = _writing_worker(self, counts)
         self.turns = self._writer_in_turns()
         self._heard: set[tuple[str, int]] = set()

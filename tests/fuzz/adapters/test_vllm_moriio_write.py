@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from blockproof.fuzz.adapters.vllm.moriio_wire import PAGE
-from blockproof.fuzz.adapters.vllm.moriio_write import Writer, WriterTasks
+from blockproof.fuzz.adapters.vllm.moriio_write import BlockWriter, WriterTasks
 from blockproof.fuzz.engines.stories import StoryTask
 from blockproof.fuzz.engines.story_fuzzing import read_story, simulate
 from blockproof.fuzz.simulation.judges import CAPACITY, MEMORY, PROGRESS
@@ -18,7 +18,7 @@ from .test_vllm_simulated import RELEASE, needs_release, said_by_release
 
 @pytest.mark.parametrize("well", [True, False])
 def test_a_write_is_a_store_into_one_life_of_the_other_engine(well: bool) -> None:
-    writer = Writer(2)
+    writer = BlockWriter(2)
     session = writer.create_session(1, "decode 3")
     status = session.batch_write([3 * PAGE, 7 * PAGE], [5 * PAGE, 0], [2 * PAGE, PAGE], writer.allocate_transfer_uid())
     (store,) = writer.begun
