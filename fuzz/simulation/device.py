@@ -137,7 +137,9 @@ class SimulatedDevice:
         cells, slots = self.cells, self._slots_of(told)
         if told.kind == "store":
             for slot, other in zip(slots, told.other, strict=True):
-                cells.put((told.tier, other), cells.get(slot) if right else cells.junk())
+                tag, there = cells.get(slot), (told.tier, other)
+                if right or cells.get(there) != tag:  # what fails over the same content leaves that
+                    cells.put(there, tag if right else cells.junk())
             return
         tags = [cells.get((told.tier, other)) for other in told.other]
         if told.request:

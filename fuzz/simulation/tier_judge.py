@@ -2,109 +2,23 @@
 
 The clauses: what was stored and has not been evicted is found; what is found is right; what was pinned is given back;
 no count is negative and no more is held than there are places; nothing is evicted without need, or before its turn;
-the whole blocks of who ends are stored where the engine says so.
+what is given up as out of reach is; the whole blocks of who ends are stored where the engine says so.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from .device import SimulatedDevice
 from .memory import said
 from .protocol import Delivered, ScheduledBatch, SlotTransfer
 from .story import Happening
-from .tier_policies import IDEAL, IdealTier
-from .tiers import NOBODY, Kept, LowerTier, TierEvent
+from .tier_books import NOTHING_ASKED, OVERTAKEN, UNSAID, Book, Name, names_of
+from .tier_keeping import Keeping
+from .tier_policies import IDEAL
+from .tier_reach import TierReach
+from .tiers import NOBODY, LowerTier, TierEvent
 
-Name: TypeAlias = tuple[int, str | None]
-"""What a block is found by: its content, and the salt under which it was computed."""
-NOTHING_ASKED: Name = (0, "")
-"""Of no request."""
-UNSAID = "?"
-"""In place of a salt: the engine has not said whose block it is."""
-GRACE = 5
-"""Rounds after the end of a request in which its blocks must have got places."""
 SERVED = ("stop", "length")
-
-
-@dataclass
-class _Due:
-    """Blocks that must be stored."""
-
-    whose: str
-    whole: dict[Name, int]
-    missing: dict[Name, int]
-    """By name, the number of the block."""
-    room: int
-    """The least that there has been since."""
-    until: int
-
-
-@dataclass
-class _Book:
-    """What is known of one tier."""
-
-    facts: LowerTier
-    size: int
-    """Tokens of a block."""
-    held: dict[int, Name] = field(default_factory=dict)
-    """By place, the block that is found there."""
-    names: Counter[Name] = field(default_factory=Counter)
-    """How many places hold a block of this name."""
-    reserved: dict[int, Name | None] = field(default_factory=dict)
-    """By place, what is to be stored there, if it was said."""
-    used: dict[int, int] = field(default_factory=dict)
-    """By place, when it was reserved or found last."""
-    pins: Counter[int] = field(default_factory=Counter)
-    loading: Counter[int] = field(default_factory=Counter)
-    unread: set[int] = field(default_factory=set)
-    """Places from which a load has failed."""
-    evicted: int = 0
-    """Since places were reserved last, in this call."""
-    spared: int = 0
-    """Of these, how many may be left empty: they could not stay without the others of their event."""
-    left: set[Name] = field(default_factory=set)
-    """What was evicted in this call."""
-    due: list[_Due] = field(default_factory=list)
-    ideal: dict[str, IdealTier] = field(default_factory=dict)
-
-    @property
-    def free(self) -> int:
-        """Places that hold nothing, and are to hold nothing."""
-        return self.facts.blocks - len(self.held) - len(self.reserved)
-
-    def room(self, without: Mapping[Name, int]) -> int:
-        """Places for something new, those of these blocks kept."""
-        tags = {tag for tag, _ in without}
-        kept = [
-            place
-            for place, (tag, salt) in self.held.items()
-            if self.pins[place] or self.loading[place] or (tag in tags and ((tag, salt) in without or salt == UNSAID))
-        ]
-        return self.free + len(self.held) - len(kept)
-
-    def has(self, name: Name) -> bool:
-        """True if such a block is found, or may be: nobody has said under which salt it is."""
-        return name in self.names or (name[0], UNSAID) in self.names
-
-    def put(self, place: int, name: Name) -> None:
-        """It is found there."""
-        self.take(place)
-        self.held[place] = name
-        self.names[name] += 1
-        for due in self.due:
-            for missing in [one for one in due.missing if one == name or (one[0], UNSAID) == name]:
-                del due.missing[missing]
-
-    def take(self, place: int) -> bool:
-        """Nothing is found there any more. False if nothing was."""
-        name = self.held.pop(place, None)
-        if name is not None:
-            self.names[name] -= 1
-            if not self.names[name]:
-                del self.names[name]
-        return name is not None
 
 
 class TierJudge:
@@ -114,18 +28,17 @@ class TierJudge:
         """`tiers`: as the engine says, by name."""
         self._device = device
         self._books = {
-            name: _Book(
+            name: Book(
                 facts, device.rules[facts.group].b, ideal={name: made(facts.blocks) for name, made in IDEAL.items()}
             )
             for name, facts in tiers.items()
         }
         self.found: list[str] = []
         self.reached: Counter[str] = Counter()
-        self._now = self._round = 0
-        self._moving: dict[str, tuple[_Book, SlotTransfer, list[int]]] = {}
-        self._steps: deque[dict[str, int]] = deque()
-        """For each step in flight, how many tokens of its requests are in memory once it has ended."""
-        self._landed: dict[str, int] = {}
+        self._keeping = Keeping(self._books, device, self.reached, self._find)
+        self._reach = TierReach(self._books, device, self._find)
+        self._now = 0
+        self._moving: dict[str, tuple[Book, SlotTransfer, list[int]]] = {}
         self._to_come = Counter[tuple[str, int]]()
         """By tier and place, how often it is stored in what is left to be heard."""
         self._before: dict[tuple[str, str], list[Name]] = {}
@@ -136,10 +49,11 @@ class TierJudge:
     def launched(self, batch: ScheduledBatch) -> None:
         """A step was launched on the device; what it was said to do has been heard."""
         for name in batch.preempted:
-            self._gone(name, "preempted")
+            self._keeping.gone(name, "preempted")
         requests = self._device.requests
         names = [part.request for part in batch.parts if part.request in requests]
-        self._steps.append({name: requests[name].computed for name in names})
+        self._keeping.launched({name: requests[name].computed for name in names})
+        self._reach.launched(batch)
         for told in batch.transfers:
             book = self._books.get(told.tier)
             if book is None or told.request or told.group != book.facts.group:
@@ -153,7 +67,7 @@ class TierJudge:
                     if place not in book.reserved:
                         self._find(told.tier, f"{told.id} stores into place {place}, which is not reserved")
 
-    def _load(self, told: SlotTransfer, book: _Book, places: list[int]) -> None:
+    def _load(self, told: SlotTransfer, book: Book, places: list[int]) -> None:
         self.reached["tier blocks loaded"] += len(places)
         for place in places:
             if place not in book.held:
@@ -164,7 +78,7 @@ class TierJudge:
 
     def landed(self) -> None:
         """The engine hears of the oldest step in flight."""
-        self._landed.update(self._steps.popleft())
+        self._keeping.landed()
 
     def ended(self, done: Iterable[str], failed: Iterable[str]) -> None:
         """Transfers have ended."""
@@ -182,58 +96,27 @@ class TierJudge:
         if one.what in ("truncate", "reweigh"):
             for id in [one.id] if one.id else self._device.requests:
                 for name, book in self._books.items():
-                    self._before[name, id] = self._names(book, id)
+                    self._before[name, id] = names_of(self._device, book, id)
 
     def happened(self, one: Happening) -> None:
         """Clients or an operator have done this, and what the engine did at once has been heard."""
         if one.what == "add" and one.request is not None:
-            self._forget(one.request.id)
+            self._keeping.forget(one.request.id)
         elif one.what == "fork":
-            self._forget(one.new)
+            self._keeping.forget(one.new)
         elif one.what == "truncate":
-            self._forget(one.id)  # the engine may begin anew with it
+            self._keeping.forget(one.id)  # the engine may begin anew with it
         elif one.what == "cancel":
-            self._gone(one.id, "cancelled")
+            self._keeping.gone(one.id, "cancelled")
         elif one.what == "reweigh":
-            self._landed.clear()
-            for step in self._steps:
-                step.clear()
-            for book in self._books.values():
-                book.due.clear()
+            self._keeping.reweigh()
+            self._reach.reweigh()
 
     def delivered(self, told: Iterable[Delivered]) -> None:
         """Clients get something; called when all that was done meanwhile has been heard."""
         for one in told:
             if one.ended in SERVED:
-                self._gone(one.request, "ended")
-
-    def _forget(self, id: str) -> None:
-        self._landed.pop(id, None)
-        for step in self._steps:
-            step.pop(id, None)
-
-    def _gone(self, id: str, how: Kept) -> None:
-        """It gives its blocks back: those that are whole are to be stored."""
-        landed = self._landed.get(id, 0)
-        self._forget(id)
-        if id not in self._device.requests:
-            return
-        for book in self._books.values():
-            if how not in book.facts.keeps:
-                continue
-            whole = {name: number for number, name in enumerate(self._names(book, id)[: landed // book.size])}
-            self.reached["tier blocks to be stored"] += len(whole)
-            for ideal in book.ideal.values():
-                for name in whole:
-                    ideal.store(name)
-            promised = {*book.reserved.values(), *book.left}
-            missing = {
-                name: number
-                for name, number in whole.items()
-                if not (book.has(name) or name in promised or (name[0], UNSAID) in promised)
-            }
-            if missing:
-                book.due.append(_Due(id, whole, missing, book.room(whole), self._round + GRACE))
+                self._keeping.gone(one.request, "ended")
 
     # What the engine says.
 
@@ -259,15 +142,15 @@ class TierJudge:
             self._needed(name, book, book.evicted)
         self._before.clear()
 
-    def _needed(self, tier: str, book: _Book, idle: int) -> None:
+    def _needed(self, tier: str, book: Book, idle: int) -> None:
         """Room was made, and so many places are left empty now."""
         idle -= book.spared
         if book.evicted and idle > 0:
             self._find(tier, f"{min(book.evicted, idle)} blocks are evicted, and nothing needs their places")
         book.evicted = book.spared = 0
 
-    def _looked(self, event: TierEvent, book: _Book) -> None:
-        wanted = self._names(book, event.request)[event.first : event.first + event.asked]
+    def _looked(self, event: TierEvent, book: Book) -> None:
+        wanted = names_of(self._device, book, event.request)[event.first : event.first + event.asked]
         self.reached["tier blocks asked for"] += len(wanted)
         for policy, ideal in book.ideal.items():
             self.reached[f"tier blocks found by the definition, {policy}"] += self._run_of(wanted, ideal.find)
@@ -275,7 +158,7 @@ class TierJudge:
             holds = book.held.get(place)
             if holds is None:
                 self._find(event.tier, f"place {place} is found, and nothing is stored there; {event.request} looks")
-            elif holds[0] != tag or holds[1] not in (salt, UNSAID):
+            elif holds != OVERTAKEN and (holds[0] != tag or holds[1] not in (salt, UNSAID)):
                 other = "another content" if holds[0] != tag else "what was computed under another salt"
                 self._find(event.tier, f"place {place} is found, and holds {other}; {event.request} looks")
             if book.facts.policy != "fifo":
@@ -287,10 +170,12 @@ class TierJudge:
             place = next(place for place, name in book.held.items() if name == lost)
             what = f"what is stored at place {place}, from where nobody has evicted it, is not found"
             self._find(event.tier, f"{what}; {event.request} looks for block {event.first + len(event.places)}")
+        if what := self._reach.looked(event.tier, wanted[: len(event.places) + 1]):
+            self._find(event.tier, f"{what}; {event.request} looks")
 
-    def _reserved(self, event: TierEvent, book: _Book) -> None:
+    def _reserved(self, event: TierEvent, book: Book) -> None:
         before = self._before.get((event.tier, event.request))
-        claimed = self._names(book, event.request) if before is None else before
+        claimed = names_of(self._device, book, event.request) if before is None else before
         for number, place in enumerate(event.places, event.first):
             if place in book.held or place in book.reserved:
                 self._find(event.tier, f"place {place} is reserved, and is not free")
@@ -302,7 +187,7 @@ class TierJudge:
                     due.missing.pop(name, None)
         self._needed(event.tier, book, book.free)
 
-    def _stored(self, event: TierEvent, book: _Book) -> None:
+    def _stored(self, event: TierEvent, book: Book) -> None:
         cells = self._device.cells
         for place in event.places:
             if place not in book.reserved:
@@ -310,24 +195,26 @@ class TierJudge:
             claimed = book.reserved.pop(place, None)
             self._to_come[event.tier, place] -= 1
             tag = cells.get((event.tier, (place + 1) * book.size - 1))
-            if claimed is not None and self._to_come[event.tier, place]:
-                tag = claimed[0]  # what is stored there after it, in the same call, is there by now
-            if claimed != NOTHING_ASKED and (tag <= 0 or (claimed is not None and claimed[0] != tag)):
+            if self._to_come[event.tier, place]:  # what is stored there after it, in the same call, is there by now
+                claimed = claimed or OVERTAKEN
+                tag = claimed[0]
+            if claimed not in (NOTHING_ASKED, OVERTAKEN) and (tag <= 0 or (claimed is not None and claimed[0] != tag)):
                 self._find(event.tier, f"place {place} counts as stored, and holds {said(tag)}")
             name = (tag, UNSAID) if claimed is None else claimed
             book.put(place, name)
+            self._reach.stored(event.tier, name)
             book.unread.discard(place)
             if not book.facts.keeps:
                 for ideal in book.ideal.values():
                     ideal.store(name)
 
-    def _released(self, event: TierEvent, book: _Book) -> None:
+    def _released(self, event: TierEvent, book: Book) -> None:
         for place in event.places:
             if place not in book.reserved:
                 self._find(event.tier, f"place {place} is released, and was not reserved")
             book.reserved.pop(place, None)
 
-    def _evicted(self, event: TierEvent, book: _Book) -> None:
+    def _evicted(self, event: TierEvent, book: Book) -> None:
         book.spared = len(event.places) - 1 if book.facts.together else 0
         for place in event.places:
             name = book.held.get(place)
@@ -341,7 +228,7 @@ class TierJudge:
                 self._find(event.tier, f"place {place} is evicted while it is {self._why(book, place)}")
             self._turn(event, book, place)
 
-    def _turn(self, event: TierEvent, book: _Book, place: int) -> None:
+    def _turn(self, event: TierEvent, book: Book, place: int) -> None:
         """Whether it was this place's turn; those that leave in one event may come in any order."""
         if book.facts.policy not in ("lru", "fifo"):
             return
@@ -353,26 +240,41 @@ class TierJudge:
                 self._find(event.tier, f"{what}, which nobody needs, {used} before it")
                 return
 
-    def _dropped(self, event: TierEvent, book: _Book) -> None:
+    def _stranded(self, event: TierEvent, book: Book) -> None:
+        names = dict[int, Name]()
+        for place in event.places:
+            name = book.held.get(place)
+            if name is None:
+                self._find(event.tier, f"place {place} is given up as out of reach, and nothing is stored there")
+                continue
+            if book.pins[place] > 0 or book.loading[place] > 0:
+                self._find(event.tier, f"place {place} is given up while it is {self._why(book, place)}")
+            names[place] = name
+        for place, name in names.items():
+            book.take(place)
+            book.left.add(name)
+        self._reach.stranded(event.tier, names, self._keeping.live)
+
+    def _dropped(self, event: TierEvent, book: Book) -> None:
         for place in event.places:
             if not book.take(place):
                 self._find(event.tier, f"place {place} is dropped, and nothing is stored there")
             elif place not in book.unread:
                 self._find(event.tier, f"place {place} is dropped, and no load from there has failed")
 
-    def _pinned(self, event: TierEvent, book: _Book) -> None:
+    def _pinned(self, event: TierEvent, book: Book) -> None:
         for place in event.places:
             book.pins[place] += 1
             if place not in book.held:
                 self._find(event.tier, f"place {place} is pinned, and nothing is stored there")
 
-    def _unpinned(self, event: TierEvent, book: _Book) -> None:
+    def _unpinned(self, event: TierEvent, book: Book) -> None:
         for place in event.places:
             book.pins[place] -= 1
             if book.pins[place] < 0:
                 self._find(event.tier, f"place {place} is unpinned more often than it was pinned")
 
-    def _emptied(self, event: TierEvent, book: _Book) -> None:
+    def _emptied(self, event: TierEvent, book: Book) -> None:
         for place in list(book.held):
             if book.pins[place] > 0 or book.loading[place] > 0:
                 self._find(event.tier, f"place {place} is emptied while it is {self._why(book, place)}")
@@ -382,19 +284,7 @@ class TierJudge:
 
     def round(self) -> None:
         """A round is over."""
-        self._round += 1
-        for name, book in self._books.items():
-            for due in book.due[:]:
-                due.room = min(due.room, book.room(due.whole))
-                if due.missing and (self._round < due.until or None in book.reserved.values()):
-                    continue
-                book.due.remove(due)
-                if due.missing and len(due.missing) > due.room:
-                    self.reached["tier: no room for what is to be stored"] += 1
-                elif due.missing:
-                    number = min(due.missing.values())
-                    what = "a whole block of who has left is not stored, and there is room"
-                    self._find(name, f"{what}; block {number} of {due.whose}")
+        self._keeping.round()
 
     def idle(self, shown: Mapping[str, int] | None) -> None:
         """Nothing runs and nothing is on its way; `shown`: how many blocks each tier holds, as the engine says."""
@@ -415,18 +305,8 @@ class TierJudge:
     def _find(self, tier: str, what: str) -> None:
         self.found.append(f"{tier}: {what}")
 
-    def _names(self, book: _Book, id: str) -> list[Name]:
-        """Of the whole blocks of a request."""
-        one = self._device.requests.get(id)
-        if one is None:
-            return []
-        return [
-            (tag, one.contents.request.salt)
-            for tag in self._device.tags_of(one, book.facts.group)[book.size - 1 :: book.size]
-        ]
-
     @staticmethod
-    def _why(book: _Book, place: int) -> str:
+    def _why(book: Book, place: int) -> str:
         return "loaded from" if book.loading[place] > 0 else "pinned"
 
     @staticmethod
@@ -435,12 +315,13 @@ class TierJudge:
         return next((number for number, name in enumerate(wanted) if not is_there(name)), len(wanted))
 
 
-_HEARD: Mapping[str, Callable[[TierJudge, TierEvent, _Book], None]] = {
+_HEARD: Mapping[str, Callable[[TierJudge, TierEvent, Book], None]] = {
     "looked": TierJudge._looked,
     "reserved": TierJudge._reserved,
     "stored": TierJudge._stored,
     "released": TierJudge._released,
     "evicted": TierJudge._evicted,
+    "stranded": TierJudge._stranded,
     "dropped": TierJudge._dropped,
     "pinned": TierJudge._pinned,
     "unpinned": TierJudge._unpinned,

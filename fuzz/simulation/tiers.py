@@ -12,7 +12,7 @@ TierPolicy: TypeAlias = Literal["lru", "fifo", "arc", ""]
 Of the first two each victim is judged."""
 Kept: TypeAlias = Literal["ended", "cancelled", "preempted"]
 TierDeed: TypeAlias = Literal[
-    "looked", "reserved", "stored", "released", "evicted", "dropped", "pinned", "unpinned", "emptied"
+    "looked", "reserved", "stored", "released", "evicted", "stranded", "dropped", "pinned", "unpinned", "emptied"
 ]
 TIER_DEEDS = get_args(TierDeed)
 NOBODY = -1
@@ -45,6 +45,8 @@ class TierEvent:
     * `reserved`: `places` are taken for blocks of `request` from number `first` on (or `NOBODY`), which are to be
       stored; `stored`: they are found from now on; `released`: they will not be stored.
     * `evicted`: they are given up to make room for what is reserved next, in the same call and in one event.
+    * `stranded`: they are given up since nobody can reach them: a block before them is gone from all tiers and from the
+      device, so that no look gets so far. It takes no need of room, and no turn.
     * `dropped`: they are given up since a load from there has failed; `emptied`: all are given up.
     * `pinned`, `unpinned`: they may not be evicted, or may be again; each counts once."""
     tier: str = "host"

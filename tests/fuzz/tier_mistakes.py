@@ -143,6 +143,11 @@ ROOM: Mapping[str, Mistake] = {
         "room is made while there is some", "        if not self.free:\n", "        if len(self.free) < 2:\n"
     ),
     "tier-evicts-the-newest": Mistake("the newest leaves first", "oldest = min(idle", "oldest = max(idle"),
+    "tier-evicts-as-out-of-reach": Mistake(
+        "what is evicted is said to be out of reach, and others find all before it",
+        '            self.deeds.append(Deed("evicted", (self.free[-1],)))\n',
+        '            self.deeds.append(Deed("stranded", (self.free[-1],)))\n',
+    ),
     "tier-use-does-not-count": Mistake(
         "under LRU, who is found leaves as if he had not been",
         "                self.ages[key] = self.clock\n",

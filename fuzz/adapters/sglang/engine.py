@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ....model.arith import cdiv
 from ....model.ops import Group, Shape
-from .host_remedies import evicts_only_what_is_enough
+from .host_remedies import evicts_only_what_is_enough, waits_for_copies
 from .host_settings import HostSettings
 from .kernels import Launched, enter_slots, slots_for_decode, slots_for_extend
 from .releases import CacheCalls, release_for
@@ -162,6 +162,8 @@ class SglangEngine:
         tree.load_back_threshold = host.least
         if host.enough:
             evicts_only_what_is_enough(tree)
+        if host.waits:
+            waits_for_copies(tree, parameters.token_to_kv_pool_allocator)
 
     def _plain_memory(self, dims: tuple[int, ...], *, dtype: Any, device: str, **rest: object) -> Any:
         return self.torch.empty(dims, dtype=dtype, device=device)

@@ -13,6 +13,21 @@ def evicts_only_what_is_enough(tree: Any) -> None:
     tree.evict_host = evict_host
 
 
+def waits_for_copies(tree: Any, allocator: Any) -> None:
+    """Who decodes and lacks room waits for what is being copied to the host, whose pages are locked so long."""
+    has_room = allocator.check_decode_capacity
+
+    def check_decode_capacity(**asked: Any) -> bool:
+        if has_room(**asked):
+            return True
+        if not tree.ongoing_write_through:
+            return False
+        tree.writing_check(write_back=True)
+        return bool(has_room(**asked))
+
+    allocator.check_decode_capacity = check_decode_capacity
+
+
 def _evictable(core: Any) -> int:
     """Tokens on the host that could be given up, leaf by leaf, and those that are on the device, too."""
     tokens = 0

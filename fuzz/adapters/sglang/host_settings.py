@@ -21,6 +21,8 @@ class HostSettings:
 
     enough: bool = False
     """Nothing is evicted where that would not be enough, which is not so in the release."""
+    waits: bool = False
+    """Who decodes waits for copies that hold the room that he lacks, which is not so in the release."""
 
     @property
     def arguments(self) -> Mapping[str, object]:

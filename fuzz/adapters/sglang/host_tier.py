@@ -1,8 +1,8 @@
 """SGLang's memory on the host (HiCache) under its radix tree: its own tree, pools and controller; see `host_copies`.
 
 What is done there is seen where the tree and the controller ask for it: places are pages of the host's pool, reserved
-when they are allocated, stored when the tree hears that they are, evicted when they are freed. They are pinned from
-when a load is asked for until the tree has heard of its end.
+when they are allocated, stored when the tree hears that they are, evicted when they are freed, or stranded where the
+tree drops what they hang on. They are pinned from when a load is asked for until the tree has heard of its end.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,6 +29,8 @@ class HostTier:
         self.is_stale = False
         """What is on the device was computed under old weights, and is about to be forgotten."""
         self._events: list[TierEvent] = []
+        self._is_dropping = False
+        """The tree drops a node of the device that it cannot copy to the host, and all below it."""
         self._shown = 0
         """So many of them are to be told: the device knows of the copies that they are about."""
         self._owner: dict[int, tuple[str, int]] = {}
@@ -45,6 +47,7 @@ class HostTier:
         self._around(self._pool, "free", before=self._freed)
         self._around(self._pool, "clear", before=self._cleared)
         self._around(self._tree, "match_prefix", after=self._looked)
+        self._around(self._tree, "_drop_subtree_no_host", before=self._dropping, after=self._has_dropped)
         self._around(self._tree, "_finish_write_through_ack", before=self._acknowledged)
         self._around(self._tree, "loading_check", after=self._unpin)
 
@@ -127,9 +130,16 @@ class HostTier:
             self._held.update(there)
             self._say("stored", there)
 
+    def _dropping(self, *given: Any) -> None:
+        self._is_dropping = True
+
+    def _has_dropped(self, *given: Any) -> None:
+        self._is_dropping = False
+
     def _freed(self, indices: Any) -> None:
         places = self._pages(indices)
-        self._say("evicted", tuple(place for place in places if place in self._held))
+        held = tuple(place for place in places if place in self._held)
+        self._say("stranded" if self._is_dropping else "evicted", held)
         self._say("released", tuple(place for place in places if place in self._on_the_way))
         self._held.difference_update(places)
         self._on_the_way.difference_update(places)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from ...simulation.own_turns import Turns
 from ...simulation.protocol import Slots
 from .engine import Cache, SglangEngine, imported
 from .host_tier import HostTier
 from .refused import is_refused
 from .scheduler import UNHEARD, ServerSettings, new_scheduler
 from .standing_in import without_noise
-from .turns import Turns
 
 _WIDEST = 64
 """More than there are requests in a step."""

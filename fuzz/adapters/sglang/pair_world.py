@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from ...simulation.network import Node, Port
+from ...simulation.own_turns import Turns
 from ...simulation.protocol import SlotTransfer
 from .engine import imported
-from .turns import Turns
 
 _FIRST_PORT = 20000
 

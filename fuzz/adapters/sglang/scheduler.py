@@ -33,7 +33,9 @@ UNHEARD = "copies-unheard-in-a-pause"
 """While it is paused it does not hear of the end of copies to and from the host, and refuses to flush the cache."""
 IN_VAIN = "evicts-from-host-in-vain"
 """To make room on the host it gives up what it may, and only then sees that it is not enough."""
-DEFECTS = (PREFIX, FORGOTTEN, AGAIN, PINNED, UNWEIGHED, UNHEARD, IN_VAIN)
+LOCKED = "copies-fail-who-decodes"
+"""Who decodes alone and lacks room is failed, while pages that nobody needs are locked for their copy to the host."""
+DEFECTS = (PREFIX, FORGOTTEN, AGAIN, PINNED, UNWEIGHED, UNHEARD, IN_VAIN, LOCKED)
 
 
 @dataclass(frozen=True)

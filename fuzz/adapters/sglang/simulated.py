@@ -30,7 +30,7 @@ from .host_settings import POLICIES, HostSettings
 from .host_tier import HostTier
 from .loop import EventLoop, LaunchedPart, LaunchedStep
 from .releases import numbers
-from .scheduler import DEFECTS, IN_VAIN, PINNED, PREFIX, ServerSettings
+from .scheduler import DEFECTS, IN_VAIN, LOCKED, PINNED, PREFIX, ServerSettings
 
 SINCE = "0.5.22"
 STATES = 4
@@ -120,7 +120,8 @@ class SglangSimulated:
         if not options.get("hicache") or not is_plain:
             return None
         percent, least = int(options["host percent"]), int(options["host least"])
-        return HostSettings(str(options["hicache"]), percent, least, IN_VAIN in self._mended)
+        mended = self._mended
+        return HostSettings(str(options["hicache"]), percent, least, IN_VAIN in mended, LOCKED in mended)
 
     @property
     def _live(self) -> EventLoop:

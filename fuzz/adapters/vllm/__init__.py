@@ -54,6 +54,12 @@ def _open_moriio_pair() -> object:
     return MoriioPair()
 
 
+def _open_moriio_write_pair() -> object:
+    from .moriio_write import MoriioWritePair
+
+    return MoriioWritePair()
+
+
 def _known() -> Known:
     from .configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
     from .deviations import DEVIATIONS, ELSEWHERE, policy_of
@@ -109,6 +115,7 @@ FAMILY = Family(
         "nixl-push": _open_nixl_push_pair,
         "mooncake": _open_mooncake_pair,
         "moriio": _open_moriio_pair,
+        "moriio-write": _open_moriio_write_pair,
     },
     requirements=(files(__package__) / "requirements.txt").read_text(),
     releases=KNOWN,

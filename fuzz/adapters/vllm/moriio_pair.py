@@ -219,9 +219,10 @@ def _wrapper(half: MoriioHalf, found: Any) -> Any:
         def async_wait_reqid(self) -> None:
             """Messages come by themselves."""
 
-        def send_notify(self, ids: Any, host: str, port: str, message_type: str, message_fields: Any) -> None:
+        def send_notify(self, ids: Any, host: str, port: str, message_type: str, message_fields: Any = None) -> None:
             self.sent += 1
-            half.tell_other(Released(half.engine_id, self.sent, ids, message_type, tuple(message_fields.items())))
+            about = tuple((message_fields or {}).items())
+            half.tell_other(Released(half.engine_id, self.sent, ids, message_type, about))
 
     made = Wrapper(half.agent)
     made.local_memory_registered = True
@@ -407,7 +408,15 @@ class MoriioPair(ReleasedPair):
     connector_module = f"{MORIIO}.moriio_connector"
     half: ClassVar[Any] = MoriioHalf
     defects: ClassVar[Mapping[str, Defect]] = MORIIO_DEFECTS
-    attention = ("full", "full", "full+sliding", "full+sliding", "sliding", "full+mamba", "full+mamba")
+    attention: tuple[str, ...] = (
+        "full",
+        "full",
+        "full+sliding",
+        "full+sliding",
+        "sliding",
+        "full+mamba",
+        "full+mamba",
+    )
     floors: Mapping[str, int] = {"hits": 5, "transfers ended": 20, "handshakes": 1}
     options: Mapping[str, tuple[Value, ...]] = {**ReleasedPair.options, "defer_timeout": (60, 12, 30)}
 

@@ -4,6 +4,7 @@ Each is a change of one tree: of it, of its controller, or of its pool on the ho
 SGLang.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from types import MethodType, SimpleNamespace
 from typing import Any
@@ -136,6 +137,28 @@ def stored_without_release(tree: Any) -> None:
     tree._track_write_through_node = tracked
 
 
+def drops_what_is_reached(tree: Any) -> None:
+    """What leaves the device is copied to the host, and what hangs on it there is dropped as if it had not been."""
+    from sglang.srt.disaggregation.kv_events import StorageMedium
+
+    core, demote = tree.tree_core, tree._demote
+
+    def drop(node_id: Any, tracker: Any) -> bool:
+        node, freed, unused = core.node_by_id(node_id), defaultdict[Any, Any](list), defaultdict[Any, Any](list)
+        core._release_all_component_layers(node, StorageMedium.CPU, Counter(), unused, freed, cache_actions=[])
+        core._remove_leaf_from_parent(node)
+        tree._drain_host_frees(freed)
+        return False
+
+    def demoted(node_id: Any, tracker: Any) -> None:
+        demote(node_id, tracker)
+        for child in list(core.node_by_id(node_id).children.values()):
+            if not child.children and not child.component_data[0].host_lock_ref:
+                tree._drop_subtree_no_host(child.id, tracker)
+
+    tree._demote, tree._drop_subtree_no_host = demoted, drop
+
+
 _THROUGH = ("hicache=write_through", "host least=1")
 _BACK = ("hicache=write_back", "host least=1")
 FAULTS: Mapping[str, tuple[Sequence[str], Callable[[Any], None]]] = {
@@ -151,6 +174,7 @@ FAULTS: Mapping[str, tuple[Sequence[str], Callable[[Any], None]]] = {
     "keeps what is old": (_THROUGH, keeps_what_is_old),
     "does not hear of the end of a load": (_BACK, holds_the_lock),
     "evicts without need": (_BACK, evicts_without_need),
+    "drops what is reached": (_BACK, drops_what_is_reached),
     "is free while it is stored": (_THROUGH, stored_without_release),
 }
 

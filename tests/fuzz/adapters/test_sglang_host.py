@@ -29,6 +29,7 @@ SEEN_BY = {
     "keeps what is old": "fate",
     "does not hear of the end of a load": "progress",
     "evicts without need": "tier",
+    "drops what is reached": "tier",
     "is free while it is stored": "tier",
 }
 FOUND = """

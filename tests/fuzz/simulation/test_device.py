@@ -276,6 +276,17 @@ def test_a_store_that_lasts_takes_what_is_there_at_its_end():
     assert step(made, "b", 2, 3, table(4, 2, 6)).wrong
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_a_store_that_fails_spoils_what_was_there_unless_that_was_the_same(same):
+    made = device(delays=(0, -1))
+    step(made, "a", 0, 5, table(1, 2, 3), transfers=(swap("store"),))
+    assert made.ended(9) == (("t",), ())
+    step(made, "a", 5, 1, table(1, 2, 3), transfers=(swap("store", (2, 3) if same else (4, 5)),))
+    assert made.ended(9) == ((), ("t",))
+    ran = step(made, "b", 2, 3, table(4, 2, 6), transfers=(swap("load", (8, 9), now=True),))
+    assert bool(ran.wrong) == (not same)
+
+
 @pytest.mark.parametrize(("kept", "lines"), [(False, 0), (True, 1)])
 def test_what_must_be_kept_is_looked_at_when_its_store_ends(kept, lines):
     made = device(delays=(0,))

@@ -9,71 +9,25 @@ import pytest
 from blockproof.fuzz.engines.simulated import PLANTED, SEEN
 from blockproof.fuzz.engines.stories import MOST_SHARES, StoriesDone
 from blockproof.fuzz.reports.scheduler import SchedulerDocument
-from blockproof.fuzz.simulation.device import SimulatedDevice
 from blockproof.fuzz.simulation.judges import FATE, TIER
 from blockproof.fuzz.simulation.protocol import (
     ClientRequest,
     Delivered,
     EngineView,
-    Scheduled,
     ScheduledBatch,
-    Slots,
     SlotTransfer,
 )
 from blockproof.fuzz.simulation.run import SimulatedRun
 from blockproof.fuzz.simulation.story import Happening, SimulatedStory
 from blockproof.fuzz.simulation.tier_faults import OneWithTier
-from blockproof.fuzz.simulation.tier_judge import GRACE, TierJudge
+from blockproof.fuzz.simulation.tier_keeping import GRACE
 from blockproof.fuzz.simulation.tier_policies import IDEAL, Arc, Fifo, Lru, hit_ratios
-from blockproof.fuzz.simulation.tiers import NOBODY, LowerTier, TierEvent
+from blockproof.fuzz.simulation.tiers import NOBODY, TierEvent
 
-from .engines import shape_of
+from .tier_stage import FACTS, SHAPE, Stage
 
-SHAPE = shape_of()
-PROMPTS = {"r0": (1, 2, 3, 4, 5), "r1": (1, 2, 3, 4, 1), "r2": (5, 5, 5, 5, 5)}
 LOST: Any = "lost"
 NO_PLACES: Any = ("a",)
-FACTS = LowerTier(3, "lru", frozenset({"ended"}))
-
-
-class Stage:
-    """A device on which requests were computed, one behind the other in blocks of their own, and a tier beside it."""
-
-    def __init__(self, facts: LowerTier = FACTS, salt: str | None = None) -> None:
-        self.device = SimulatedDevice(SHAPE, separate=False, reads_first=False, delays=())
-        self.judge = TierJudge({"host": facts}, self.device)
-        for number, (name, prompt) in enumerate(PROMPTS.items()):
-            request = ClientRequest(name, prompt, 2, salt=salt if name == "r1" else None)
-            self.device.add(request)
-            self.judge.happened(Happening(0, "add", request=request))
-            table = tuple(range(3 * number, 3 * number + 3))
-            batch = ScheduledBatch((Scheduled(name, 0, 5, slots=(Slots(table),)),))
-            assert self.device.launch(batch).wrong == ()
-            self.judge.launched(batch)
-            self.judge.landed()
-
-    def say(self, what, *places: int, **more) -> None:
-        self.judge.hear([TierEvent(what, "host", places, **more)])
-
-    def store(self, id: str, block: int, place: int, *, well: bool = True) -> None:
-        """A block of the device, as its step has ended."""
-        told = SlotTransfer(id, "store", 0, (2 * block, 2 * block + 1), other=(2 * place, 2 * place + 1))
-        batch = ScheduledBatch(transfers=(told,))
-        self.judge.launched(batch)
-        self.judge.landed()
-        self.device.transfer(told, right=well)
-        self.judge.ended([id] if well else [], [] if well else [id])
-
-    def keep(self, name: str, number: int, place: int) -> None:
-        """Block `number` of a request is stored."""
-        self.say("reserved", place, request=name, first=number)
-        self.store(f"{name} {number}", 3 * int(name[1]) + number, place)
-        self.say("stored", place)
-
-    @property
-    def found(self) -> str:
-        """The first objection."""
-        return self.judge.found[0] if self.judge.found else ""
 
 
 def test_what_is_stored_is_found_by_all_who_begin_alike():
@@ -366,6 +320,17 @@ def test_what_is_stored_later_in_the_same_call_is_there_by_now():
     assert stage.found == ""
     stage.say("looked", 0, request="r2", asked=1)
     assert stage.found == ""
+
+
+def test_what_nobody_spoke_of_and_was_overtaken_in_the_same_call_may_have_been_right():
+    stage = Stage(replace(FACTS, blocks=1))  # its place holds what nobody wrote
+    unsaid, stored = TierEvent("reserved", places=(0,)), TierEvent("stored", places=(0,))
+    look, evicted = TierEvent("looked", places=(0,), request="r0", asked=1), TierEvent("evicted", places=(0,))
+    nobody = TierEvent("reserved", places=(0,), first=NOBODY)
+    stage.judge.hear([unsaid, stored, look, evicted, nobody, stored])
+    assert stage.found == ""
+    stage.judge.hear([evicted, unsaid, stored])
+    assert "counts as stored, and holds what nobody wrote" in stage.found
 
 
 def test_blocks_that_leave_together_need_one_reason():
