@@ -92,6 +92,7 @@ ABOUT_SOME_KINDS = {
     "fuzz/adapters/vllm/scheduler.py": "stories of findings",
     "fuzz/adapters/vllm/released_pair.py": "the kinds that pairs are tried with",
     "fuzz/adapters/vllm/moriio_pair.py": "the kinds that the connector takes",
+    "fuzz/adapters/vllm/moriio_write.py": "the kinds that the connector takes in this mode",
     "fuzz/adapters/vllm/simulated.py": "the kinds that the engine has",
     "fuzz/adapters/vllm/scheduler_config.py": "what chunks and states go with",
     "fuzz/simulation/traffic.py": "states of drafts",
