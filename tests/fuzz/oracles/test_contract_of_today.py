@@ -101,7 +101,7 @@ FOUND = {
 @pytest.mark.parametrize("name", FOUND)
 def test_a_wrong_decision_is_found_without_a_model(name):
     fault = FAULTS[name]
-    summary = run(RightCore(fault.change), 12_000, fault.attention)
+    summary = run(RightCore(fault.change), 60_000, fault.attention)  # it ends where something is found
     assert summary.finding is not None
     assert summary.finding.observable == FOUND[name], summary.finding
 

@@ -67,7 +67,6 @@ def test_a_mistake_is_introduced_or_fixed(tmp_path, capsys, old, new, where):
     assert cli.main(["replay", row["trace"], "--target", story.target]) == 1
 
 
-@pytest.mark.slow
 def test_another_order_of_blocks_is_no_difference_and_its_work_is_told(tmp_path, capsys):
     code, told = verified(tmp_path, capsys, RIGHT, OTHER_ORDER, command="diff")
     assert (code, told["comparisons"][0]["situations"]) == (0, [])
