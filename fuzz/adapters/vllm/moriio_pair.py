@@ -408,15 +408,7 @@ class MoriioPair(ReleasedPair):
     connector_module = f"{MORIIO}.moriio_connector"
     half: ClassVar[Any] = MoriioHalf
     defects: ClassVar[Mapping[str, Defect]] = MORIIO_DEFECTS
-    attention: tuple[str, ...] = (
-        "full",
-        "full",
-        "full+sliding",
-        "full+sliding",
-        "sliding",
-        "full+mamba",
-        "full+mamba",
-    )
+    attention: tuple[str, ...] = tuple(kinds for kinds in ReleasedPair.attention if kinds != "full+chunked")
     floors: Mapping[str, int] = {"hits": 5, "transfers ended": 20, "handshakes": 1}
     options: Mapping[str, tuple[Value, ...]] = {**ReleasedPair.options, "defer_timeout": (60, 12, 30)}
 

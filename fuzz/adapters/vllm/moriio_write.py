@@ -10,7 +10,6 @@ from queue import Empty
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from ....model.ops import Value
 from ...simulation.judges import CAPACITY, MEMORY, PROGRESS
 from ...simulation.network import Node, Port
 from ...simulation.own_turns import Turns
@@ -353,7 +352,6 @@ class MoriioWritePair(MoriioPair):
     half: ClassVar[Any] = MoriioWriteHalf
     defects: ClassVar[Mapping[str, Defect]] = MORIIO_WRITE_DEFECTS
     attention = ("full", "full", "full+mamba")
-    options: Mapping[str, tuple[Value, ...]] = {**ReleasedPair.options, "defer_timeout": (60, 12, 30)}
 
     def __init__(self, mended: tuple[str, ...] = ()) -> None:
         self._threads: dict[str, Turns] = {}

@@ -84,24 +84,33 @@ def test_what_the_pair_shows_is_named_by_experiment() -> None:
 
 BEHIND_OTHERS = """
 import json
-from blockproof.fuzz.adapters.vllm.moriio_pair import MORIIO_DEFECTS, MoriioPair
+from blockproof.fuzz.adapters.vllm.{module} import {defects} as DEFECTS, {pair} as Pair
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 from blockproof.fuzz.simulation.story import story_from_json
 
-own = "failed-load-counts-what-is-in-flight"
-with open(f"{INPUTS}/moriio-{own}.json") as file:
+own = "{own}"
+with open("{story}") as file:
     story = story_from_json(json.load(file)["story"])
-for mended in ([name for name in MORIIO_DEFECTS if name != own], MORIIO_DEFECTS):
-    found = SimulatedFamily(MoriioPair(tuple(mended))).run_of(story).run(3000)
-    print("story", ",".join(sorted({one.judge for one in found})) or "nothing")
+for mended in ([name for name in DEFECTS if name != own], DEFECTS):
+    found = SimulatedFamily(Pair(tuple(mended))).run_of(story).run(3000)
+    print("story", ",".join(sorted({{one.judge for one in found}})) or "nothing")
 """
+
+
+def behind_others(module: str, defects: str, pair: str, own: str, folder: Path) -> list[str]:
+    """The judges that object to the story of this defect without all others, and without all."""
+    story = INPUTS / f"moriio-{own}.json"
+    said = said_by_release(
+        BEHIND_OTHERS.format(module=module, defects=defects, pair=pair, own=own, story=story), folder
+    )
+    return [line.removeprefix("story ") for line in said if line.startswith("story ")]
 
 
 @pytest.mark.slow
 @needs_release
 def test_what_a_lost_first_token_hides_has_its_name_by_experiment_too(tmp_path: Path) -> None:
-    said = said_by_release(f"INPUTS = {str(INPUTS)!r}\n{BEHIND_OTHERS}", tmp_path)
-    assert [line for line in said if line.startswith("story ")] == [f"story {PROGRESS}", "story nothing"]
+    own = "failed-load-counts-what-is-in-flight"
+    assert behind_others("moriio_pair", "MORIIO_DEFECTS", "MoriioPair", own, tmp_path) == [PROGRESS, "nothing"]
 
 
 PLANTED = """

@@ -12,6 +12,7 @@ from blockproof.fuzz.engines.story_fuzzing import read_story, simulate
 from blockproof.fuzz.simulation.judges import CAPACITY, MEMORY, PROGRESS
 from blockproof.fuzz.simulation.own_turns import Turns
 
+from .test_vllm_moriio_pair import behind_others
 from .test_vllm_pair import INPUTS
 from .test_vllm_simulated import RELEASE, needs_release, said_by_release
 
@@ -74,26 +75,14 @@ def test_what_the_pair_shows_is_named_by_experiment() -> None:
         assert [(one["known"], one["judge"]) for one in found] == [(known, judge)]
 
 
-BEHIND_OTHERS = """
-import json
-from blockproof.fuzz.adapters.vllm.moriio_write import MORIIO_WRITE_DEFECTS, MoriioWritePair
-from blockproof.fuzz.engines.simulated import SimulatedFamily
-from blockproof.fuzz.simulation.story import story_from_json
-
-own = "handshake-loses-layers"
-with open(f"{INPUTS}/moriio-{own}.json") as file:
-    story = story_from_json(json.load(file)["story"])
-for mended in ([name for name in MORIIO_WRITE_DEFECTS if name != own], MORIIO_WRITE_DEFECTS):
-    found = SimulatedFamily(MoriioWritePair(tuple(mended))).run_of(story).run(3000)
-    print("story", ",".join(sorted({one.judge for one in found})) or "nothing")
-"""
-
-
 @pytest.mark.slow
 @needs_release
 def test_layers_that_are_lost_have_their_name_behind_the_others(tmp_path: Path) -> None:
-    said = said_by_release(f"INPUTS = {str(INPUTS)!r}\n{BEHIND_OTHERS}", tmp_path)
-    assert [line for line in said if line.startswith("story ")] == [f"story {CAPACITY}", "story nothing"]
+    own = "handshake-loses-layers"
+    assert behind_others("moriio_write", "MORIIO_WRITE_DEFECTS", "MoriioWritePair", own, tmp_path) == [
+        CAPACITY,
+        "nothing",
+    ]
 
 
 PLANTED = """
