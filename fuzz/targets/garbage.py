@@ -8,7 +8,7 @@ from contextlib import contextmanager
 @contextmanager
 def without_collector() -> Iterator[None]:
     """For what makes many objects that stay, as an import and a search do: looking for garbage among them only costs
-    time, a fifth of the start of a released engine."""
+    time, a tenth of the start of a released engine."""
     enabled = gc.isenabled()
     gc.disable()
     try:
