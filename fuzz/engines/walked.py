@@ -9,6 +9,7 @@ up to renaming blocks; what lockstep compares and the shadow memory reads holds 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -77,6 +78,7 @@ class TodaySearch:
     def __post_init__(self) -> None:
         self._contents: dict[Any, int] = {}
         self._run = LockstepRun(self.target, Judging((LOCKSTEP, SHADOW)))
+        self._walked: Sequence[Operation] | None = None
 
     def run(self, limits: Limits = Limits(), on_progress: Callable[[Any], None] = lambda search: None) -> Exploration:  # noqa: B008  # immutable
         """Go on until all states are visited, something is found, or the limit is reached."""
@@ -87,7 +89,7 @@ class TodaySearch:
                 ended = STATES
                 break
             path, self.depth = self.path(at), self.ways[at].depth
-            for move in [*moves(self.scope, self.walk(path))]:
+            for move in [*moves(self.scope, deepcopy(self.walk(path)))]:  # which asks it, and the next walk goes on
                 model = self.walk(path, move)
                 self.transitions += 1
                 if self.finding is not None:
@@ -114,14 +116,20 @@ class TodaySearch:
 
     def walk(self, path: Sequence[Operation], move: Move = ()) -> Model:
         """The model behind these operations, as far as they are possible: a step ends where there was no room. Lockstep
-        has judged them; what the last ones reach counts."""
-        found = self._run.start(self.scope.shape)
-        for at, operation in enumerate((*path, *move)):
-            before = self._run.reached() if at == len(path) else None
+        has judged them; what the last ones reach counts. Where the last walk ended without a move, this one goes on."""
+        found, walked = None, self._walked
+        self._walked = None if move else path
+        if walked is None or walked != path:
+            found = self._run.start(self.scope.shape)
+            for operation in path:
+                if found is None and allows(self._run.model, operation):
+                    found = self._run.step(operation)
+        before = self._run.reached()
+        for operation in move:
             if found is None and allows(self._run.model, operation):
                 found = self._run.step(operation)
         if move and found is None:
-            self.reached.update(self._run.reached() - (before or Counter()))
+            self.reached.update(self._run.reached() - before)
         if found is not None:
             self.finding = ExploredFinding(((found.observable, str(found)),), tuple(self._run.operations))
         return self._run.model
