@@ -1,6 +1,7 @@
 """Shapes for targets that have not all that a shape can ask for."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from blockproof.fuzz.runs.open_run import drawn_shape
@@ -8,7 +9,7 @@ from blockproof.fuzz.workload.draw import SeededDraw
 
 
 def drawn(lacks, about=""):
-    run = SimpleNamespace(lacks=frozenset(lacks), block_sizes=())
+    run: Any = SimpleNamespace(lacks=frozenset(lacks), block_sizes=())
     return [drawn_shape(run, SeededDraw(f"shapes/{i}"), "full+mamba", about=about) for i in range(400)]
 
 
