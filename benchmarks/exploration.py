@@ -173,7 +173,7 @@ def page(load: float, done: Sequence[Exploration]) -> str:
             "",
             f"Written by `{command()}`.",
             INTRODUCTION,
-            *machine_lines(load, "CPU time of the one process that does it all"),
+            *machine_lines(load, "CPU time, of one process"),
             "",
             "Scopes of the rule of today are explored in another way: [there](../reference/today.md#small-scopes).",
             "",

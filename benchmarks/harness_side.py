@@ -19,6 +19,7 @@ class Side:
     def __init__(self) -> None:
         self.names: Any = import_module("throughput")
         self.target = self.names.open_target("impl")
+        import_module("numpy")  # a side that waits for the first embedding would import it in the midst of a turn
         self.traces: list[Any] = []
 
     def drawn(self, oracles: Sequence[str], seed: int, operations: int) -> dict[str, Any]:

@@ -66,10 +66,10 @@ VARIED: Mapping[str, Mapping[str, Sequence[object]]] = {
         "tokens_per_state": (1, 4),
     },
     STATES: {
-        "num_prefill_checkpoint_blocks": (0, 1),
+        "num_prefill_checkpoint_blocks": (0, 1, 2),
         "prefill_checkpoint_alignment": (None, 16, 8),
         "tp_replicated": (False, True),
-        "num_speculative_blocks": (0, 2),
+        "num_speculative_blocks": (0, 2, 1, 3),
         "mamba_cache_mode": ("none", "align"),
         "page_size_padded": (None, 64),
     },
@@ -88,7 +88,8 @@ def _spec(draw: Draw, names: Sequence[str] = tuple(LEAST)) -> Spec:
         field = draw.choose(tuple(SIZES_DRAWN))
         value = draw.choose(SIZES_DRAWN[field])
         spec[field] = {"itemsize": value} if field == "dtype" else value
-    for field in [draw.choose(tuple(VARIED[name])) for _ in range(draw.choose((1, 2, 0)))]:
+    some = [draw.choose(tuple(VARIED[name])) for _ in range(draw.choose((1, 2, 0)))]
+    for field in VARIED[name] if name == STATES and draw.integer(0, 1) else some:
         spec[field] = draw.choose(VARIED[name][field])
     return {field: value for field, value in spec.items() if value is not None}
 
@@ -103,7 +104,7 @@ def _changed(draw: Draw, spec: Spec, most: int) -> Spec:
 
 def _record(draw: Draw, configuration: Configuration) -> Asked:
     """What a spec says of itself, or a uniform type of its members."""
-    spec = _spec(draw)
+    spec = _spec(draw, (*LEAST, STATES))  # whose figures depend on most fields
     if draw.integer(0, 3) == 3:
         members = [spec, _changed(draw, spec, 2), *([_spec(draw)] if draw.integer(0, 2) == 2 else [])]
         named = [[f"m{index}", member] for index, member in enumerate(members)]
@@ -309,7 +310,8 @@ def _promoted(draw: Draw) -> Asked:
     window: Spec = {"type": WINDOW, **LEAST[WINDOW], "num_kv_heads": draw.choose((3, 1, 2))}
     other: Spec = {"type": CHUNK, **LEAST[CHUNK], "num_kv_heads": 3}
     hidden: Spec = {"type": "HiddenStateCacheSpec", **SIZES}
-    named = {"s0": latent, "s1": window, **draw.choose(({}, {}, {"s2": other}, {"s2": hidden}))}
+    states: Spec = {"type": STATES, **LAYERS[STATES].least}
+    named = {"s0": latent, "s1": window, **draw.choose(({}, {}, {"s2": other}, {"s2": hidden}, {"s2": states}))}
     return "groups", {"specs": named, "layers": [[f"l{name}", name] for name in named], "vllm_config": {}}
 
 
@@ -341,13 +343,16 @@ def _ratios(draw: Draw, configuration: Configuration) -> Asked:
 
 
 def _placed(draw: Draw, configuration: Configuration) -> Asked:
-    """Groups of one spec, whose blocks may have to begin at multiples of so many bytes."""
+    """Groups of one spec, the last one now and then of larger blocks, which may have to begin at multiples of so many
+    bytes."""
     spec = dict(_spec(draw, (FULL, LATENT, WINDOW))) | {"block_stride_alignment": draw.choose((64, 1000, None, 768))}
     if draw.integer(0, 3) == 3:
         spec["block_stride_alignment"] = {"multiple_of": draw.choose((8, 4, 16))}
     layouts = ("LBNHC", "BLHNC", "LBHNC", "BLNHC", "LHBNC", "BHLNC")
     groups = [draw.integer(1, 3) for _ in range(draw.choose((1, 2, 3)))]
-    return "placed", {"spec": spec, "groups": groups, "layout": draw.choose(layouts), "available_memory": 1 << 16}
+    last = {**spec, "block_size": 64} if draw.integer(0, 2) == 2 else spec
+    about = {"layout": draw.choose(layouts), "available_memory": 1 << 16}
+    return "placed", {"spec": spec, "last": last, "groups": groups, **about}
 
 
 MADE: Mapping[str, Make] = {

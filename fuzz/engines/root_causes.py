@@ -138,12 +138,12 @@ class _Explain:
         parts = sorted(name for ids, name in self.names.items() if ids <= whole)
         return self.names.get(whole) or " and ".join(parts or [f"deviation {cause}" for cause in sorted(causes)])
 
-    def rule(self, ids: Collection[str]) -> Rule:
-        """The model with these deviations, which has what the target has, and shows what its last core shows."""
+    def rule(self, ids: Collection[str], hides: frozenset[str] | None = None) -> Rule:
+        """The model with these deviations. It has what the target has, and hides this, or what its last core hides."""
         declared = [one for one in self._declared if one.id in ids]
         rule = Rule(lambda shape: DeviatingModel(shape, declared, self._known.policy_of))
         rule.lacks, rule.loses, rule.offers = self._lacks, self._loses, self._offers
-        rule.hides = hidden_fields(self.target)  # what a release hides depends on the core that it has built
+        rule.hides = hidden_fields(self.target) if hides is None else hides
         return rule
 
     def experiment(self, finding: Finding, trace: Trace, judging: Judging) -> "_Experiment | None":
@@ -152,7 +152,8 @@ class _Explain:
         shown, _ = replay(trace, recorder, judging)
         if shown is None or shown.key != finding.key:
             return None
-        return _Experiment(self, shown, trace, judging, recorder.shape, tuple(recorder.operations))
+        hides = hidden_fields(self.target)  # which depends on the core that it has built: later ones hide other things
+        return _Experiment(self, shown, trace, judging, recorder.shape, tuple(recorder.operations), hides)
 
     def _seen_here(self) -> Iterator[str]:
         """All deviations but those that the target is seen to do right in their own traces."""
@@ -186,6 +187,8 @@ class _Experiment:
     shape: Shape
     operations: tuple[Operation, ...]
     """What was applied; of a script for the liveness scheduler, what that has made of it."""
+    hides: frozenset[str]
+    """What the target did not show of this core."""
 
     def certain(self) -> str | None:
         """The root cause, if the release does exactly what the model with all its deviations does, and one deviation
@@ -222,11 +225,14 @@ class _Experiment:
         return self._explained_by(ids) and not any(self.shows(ids - {one}) for one in ids)
 
     def _explained_by(self, ids: Ids) -> bool:
-        return self.shows(ids) and agree(self.explain.rule(ids), self.explain.target, self.shape, self.operations)
+        return self.shows(ids) and agree(self._rule(ids), self.explain.target, self.shape, self.operations)
+
+    def _rule(self, ids: Ids) -> Rule:
+        return self.explain.rule(ids, self.hides)
 
     def _occurring(self, ids: Ids) -> list[str]:
         """Those of the deviations that occur in the model on the way to the finding."""
-        rule = self.explain.rule(ids)
+        rule = self._rule(ids)
         outcome, _ = rule.start(self.shape)
         for operation in self.operations if isinstance(outcome, Done) else ():  # with some there is no such core
             rule.step(operation)
@@ -237,7 +243,7 @@ class _Experiment:
 
     def shows(self, ids: Ids) -> bool:
         """Whether the model with these deviations shows the finding, at the same operation and with the same answer."""
-        rule = self.explain.rule(ids)
+        rule = self._rule(ids)
         shown, applied = replay(self.trace, rule, self.judging)
         mine = self.finding
         if shown is None:  # behind a state that is undefined nothing can be judged; that is where the release failed

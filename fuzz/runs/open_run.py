@@ -15,7 +15,7 @@ from ..targets.declarations import HOLDS_BACK, STARVED, in_shape
 from ..workload.draw import Draw
 from ..workload.operations import LandingsSaid, Workload
 from ..workload.rounds import with_rounds
-from ..workload.shapes import EVERY_ATTENTION, draw_shape, with_offered
+from ..workload.shapes import EVERY_ATTENTION, draw_shape, with_offered, with_states_uncached
 from ..workload.steps import BLOCK_SIZES, with_steps
 from ..workload.tuning import USUAL_TUNING, Tuning
 from ..workload.turns import About
@@ -47,7 +47,7 @@ def drawn_shape(run: Run, draw: Draw, attention: str, tuning: Tuning = USUAL_TUN
     deep = {} if tuning is USUAL_TUNING else {"deep": tuning.deep}
     sizes = run.block_sizes or (BLOCK_SIZES if about == "steps" else ())
     drawn = draw_shape(draw, EVERY_ATTENTION[attention], sizes, **deep)
-    drawn = _SPECIAL[about](draw, drawn) if about else drawn
+    drawn = _SPECIAL[about](draw, drawn) if about else with_states_uncached(draw, drawn, run.lacks)
     return with_offered(draw, adapted_shape(tuning.sized(drawn), run.lacks), run.lacks, rounds=about == "rounds")
 
 

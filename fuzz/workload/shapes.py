@@ -155,6 +155,15 @@ def _with_checkpoints(draw: Draw, shape: Shape) -> Shape:
     return replace(shape, groups=tuple(groups))
 
 
+def with_states_uncached(draw: Draw, shape: Shape, lacks: Collection[str]) -> Shape:
+    """The shape, sometimes without a cache if it has states in a mode in which the target caches none: only then are
+    they in this mode there."""
+    uncached = any(RULES[group.kind] is Mamba and group.mamba_mode != "align" for group in shape.groups)
+    if uncached and shape.caching and "Group.mamba_mode" in lacks:
+        return replace(shape, caching=draw.integer(0, 4) > 0)
+    return shape
+
+
 def draw_shape(
     draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = (), deep: int = USUAL_TUNING.deep
 ) -> Shape:

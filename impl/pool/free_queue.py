@@ -140,12 +140,16 @@ class FreeKVCacheBlockQueue:
     def get_all_free_blocks(self) -> list[KVCacheBlock]:
         """The whole queue, front first. O(n), for tests and inspection."""
         self.make_all()
-        return [block for batch in self.batches for block in batch.members()]
+        row: list[KVCacheBlock] = []
+        for batch in self.batches:
+            rest = batch.blocks[batch.at :]
+            row += rest if batch.left == len(rest) else batch.members()
+        return row
 
     def make_all(self) -> None:
         """Make all blocks that do not exist yet."""
         for i, unmade in enumerate(self.batches):
-            if isinstance(unmade, _Unmade):
+            if type(unmade) is _Unmade:
                 self.num_free_blocks -= unmade.left
                 self.batches[i] = self._batch(unmade.take(unmade.left))
 

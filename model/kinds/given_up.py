@@ -6,7 +6,9 @@ from ..features.copies import watch
 from ..ops import NULL
 from ..tables import Core
 from .page_names import give_names, name_whole, tell
-from .pools import TAIL, Move, Pages, pages_of, pools
+from .pools import Move, Pages, pages_of, pools
+
+TAIL = 2  # pages that steps may be writing still
 
 
 def pages_stay(core: Core, name: str) -> None:

@@ -2,8 +2,8 @@
 pool. What a request computes stands in *pages* on the device (`resident`), and is written back, page by page, to blocks
 of a pool of the host (`hosted`), which alone have names. A request that reads from the host has a region to read into
 (`hot`). Then its written pages are let go: they are read on until the pool hands them out again, and a later request
-with the same prefix takes those up that are still there. A worker keeps the last `TAIL` pages, which its steps may be
-writing still.
+with the same prefix takes those up that are still there. A worker keeps the last pages (`given_up.TAIL`), which its
+steps may be writing still.
 
 `Pools` is what a core keeps of it. It decides in `pool_room` what there is room for, in `written_back` and `page_names`
 what comes to the host, in `given_up` what leaves the device.
@@ -19,8 +19,6 @@ from ..shown.snapshot import Labels
 from ..state import Key, Request
 from ..tables import Core
 from .pool_kinds import Hot, Resident, Source
-
-TAIL = 2
 
 
 @dataclass(eq=False)
@@ -85,11 +83,10 @@ class Pools(NamedState):
     def references(self) -> list[int]:
         """Of blocks of the device."""
         counts = [0] * self.num_blocks
-        tables = [t for g, t in enumerate(self.tables) if g != self.source and g not in self.resident]
+        others = [t for g, t in enumerate(self.tables) if g != self.source and g not in self.resident]
         rows = [self.held(group, name) for group in self.resident for name in self.tables[group]]
-        moving = [move.blocks for move in self.moves]
-        held: Sequence[Sequence[int]] = [*(row for t in tables for row in t.values()), *rows, *moving, self.outside]
-        for row in held:
+        rows += [*(row for table in others for row in table.values()), self.outside]
+        for row in (*rows, *(move.blocks for move in self.moves)):
             for block in row:
                 counts[block] += 1
         counts[NULL] = 0

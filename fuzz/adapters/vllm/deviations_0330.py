@@ -1,7 +1,7 @@
 """Where vLLM 0.33.0 is known to differ from the specification of today (`model.features.today`)."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -10,8 +10,9 @@ from typing import Any
 from ....model import arith, lookup
 from ....model.attention import CoreError, Full, Mamba, demand
 from ....model.features import copies, inside, reports, today
+from ....model.identity import overlapping_items
 from ....model.kinds import rswa
-from ....model.ops import NULL, Shape, Submit
+from ....model.ops import NULL, Item, Shape, Submit
 from ....model.state import Request
 from ....model.tables import BlockIds, Core, Policy
 from ...targets.deviations import Deviation, Note, UndefinedStateError
@@ -26,7 +27,7 @@ from .fine_search import (
     today_hit,
     today_junction,
 )
-from .identity_deviations import OVERLAPPING, Keys
+from .identity_deviations import OVERLAPPING, Keys, items_ahead
 from .kept_blocks import EARLY, IN_PART
 
 REPORTED, UNREPORTED = "reported-as-whole", "connector-unreported"
@@ -324,25 +325,27 @@ DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
 
 class _KeysAhead:
     """Extra keys where names look ahead: which of several items on one token names a block depends on the blocks that
-    were named in the same call, so nothing more is said. In the event of a prompt's end inside a block, the scan begins
-    at an item that is found by halving, which needs items that stand in order."""
+    were named in the same call. Those of a prompt are; where it matters which of the later ones were, or for an event,
+    nothing more is said. In the event of a prompt's end inside a block, the scan begins at an item that is found by
+    halving, which needs items that stand in order."""
 
     def __init__(self, policy: Policy, note: Note) -> None:
-        self.policy, self.note, self._ahead, self._at_end = policy, note, 0, False
+        self.policy, self.note, self._ahead, self._told, self._at_end = policy, note, 0, False, False
 
     def ahead(self, shape: Shape) -> int:
         """How many tokens; asked once, as the core is built."""
-        self._ahead = inside.names_ahead(shape)
+        self._ahead, self._told = inside.names_ahead(shape), shape.events
         return self._ahead
 
     def content_keys(self, submit: Submit, start: int, end: int) -> Keys:
         """Those of a block that gets its identity."""
-        self._end_if_unclear(submit)
-        return self.policy.content_keys(submit, start, end)
+        return self.policy.content_keys(self._scanned(submit, start, end - self._ahead), start, end)
 
     def event_keys(self, submit: Submit, start: int, end: int) -> Keys:
         """Those that an event shows."""
-        self._end_if_unclear(submit)
+        if self._told and self._ahead and _overlap(submit.items):
+            self.note(OVERLAPPING.id, True)
+            raise UndefinedStateError
         items = submit.items
         if self._at_end and start and items and items[-1].offset + items[-1].length > start:
             found = bisect_left(items, start + 1, key=lambda item: item.offset + item.length)
@@ -359,11 +362,23 @@ class _KeysAhead:
         finally:
             self._at_end = False
 
-    def _end_if_unclear(self, submit: Submit) -> None:
-        ends = accumulate((item.offset + item.length for item in submit.items), max)
-        if self._ahead and any(item.offset < end for item, end in zip(submit.items[1:], ends, strict=False)):
+    def _scanned(self, submit: Submit, start: int, end: int) -> Submit:
+        """The request with the items only that name the block, where some of its items are on the same tokens."""
+        if not self._ahead or not _overlap(submit.items):
+            return submit
+        size, named = end - start, max(0, (len(submit.prompt) - self._ahead) // (end - start))  # blocks named at once
+        begins = [0] if start < named * size else range(named * size, end, size)
+        first, *others = (items_ahead(submit.items, start, end, self._ahead, begin) for begin in begins)
+        self.note(OVERLAPPING.id, first != overlapping_items(submit.items, start, end + self._ahead))
+        if any(other != first for other in others):
             self.note(OVERLAPPING.id, True)
             raise UndefinedStateError
+        return replace(submit, items=tuple(first))
+
+
+def _overlap(items: Sequence[Item]) -> bool:
+    ends = accumulate((item.offset + item.length for item in items), max)
+    return any(item.offset < end for item, end in zip(items[1:], ends, strict=False))
 
 
 def policy_of(declared: Collection[str], note: Note) -> Policy:

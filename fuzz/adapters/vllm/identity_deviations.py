@@ -5,6 +5,7 @@ release; for 0.23.0 all are applied one after the other, in the order of `CHANGE
 filled behind the prompt and is named by itself (never of the keys in an event).
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -90,6 +91,34 @@ def up_to_the_first_that_goes_on(keys: Keys, submit: Submit, start: int, end: in
             if item.offset + item.length > end:
                 break
     return _with_items(keys, start, seen)
+
+
+def _end(item: Item) -> int:
+    return item.offset + item.length
+
+
+def items_ahead(items: Sequence[Item], start: int, end: int, ahead: int, begin: int) -> list[Item]:
+    """The items that name the block `start .. end - 1` and `ahead` tokens behind it, if it is named in one go with the
+    blocks from `begin` on.
+
+    The scan of a block goes on where that of the block before it has stopped, and goes back over the items that end
+    behind that block, up to the first one that does not. The first scan of a prompt begins with its first item, a later
+    one with an item that is found by halving, as if items ended in their order.
+    """
+    size, seen = end - start, list[Item]()
+    at = bisect_left(items, begin + 1, key=_end) if 0 < begin < _end(items[-1]) else 0
+    for block in range(begin, end, size):
+        seen, reach = [], block + size + ahead
+        while block < _end(items[-1]) and at < len(items) and items[at].offset < reach:
+            item = items[at]
+            if _end(item) > block:
+                seen.append(item)
+                if _end(item) > reach:
+                    break
+            at += 1
+        while at and _end(items[at - 1]) > block + size:
+            at -= 1
+    return seen
 
 
 def only_the_last_item(keys: Keys, submit: Submit, start: int, end: int, late: bool) -> Keys:

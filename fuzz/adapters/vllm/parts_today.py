@@ -67,10 +67,12 @@ def cold(rules: Rules, q: ConstructedQuestion) -> Json:
 
 
 def none_hash(rules: Rules, q: ConstructedQuestion) -> Json:
-    """As in the chapter, but the same each time."""
+    """As in the chapter, but the same each time; and the seed is told."""
     shown = PIECES["none_hash"](rules, q)
     assert isinstance(shown, Mapping)
-    return {**shown, "none_hash": {"bytes": len(SEED), "again": True}} if q.given.seed is None else shown
+    if q.given.seed is None:
+        return {**shown, "none_hash": {"bytes": len(SEED), "again": True}, "told": SEED}
+    return {**shown, "told": q.given.seed}
 
 
 def cache_stats(rules: Rules, q: ConstructedQuestion) -> Json:

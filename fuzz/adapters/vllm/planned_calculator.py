@@ -8,6 +8,7 @@ installed.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .piece_calculator import PIECES
 from .question_json import (
     Inputs,
     Names,
@@ -98,9 +99,15 @@ def placed(made: Any) -> list[list[Any]]:
     ]
 
 
+def _none_hash(names: Names, inputs: Inputs) -> Any:
+    """As before, and the seed that is told to those who must name blocks alike."""
+    return {**PIECES["none_hash"](names, inputs), "told": names("get_none_hash_seed")()}
+
+
 PLANNED: Mapping[str, Callable[[Names, Inputs], Any]] = {
     "page": _page,
     "copy": _copy,
+    "none_hash": _none_hash,
     "uniformity": uniformity,
     "uniform_info": lambda names, inputs: uniform_info(names, inputs, _tuples),
     "uniform_pages": _uniform_pages,

@@ -130,6 +130,12 @@ def _names_ahead(rules: Rules, q: ConstructedQuestion) -> Json:
     return told
 
 
+def _placed(rules: Rules, q: ConstructedQuestion) -> Json:
+    first, last = Record(q.given.spec), Record(q.given.last)
+    groups = [*((first, count) for count in q.given.groups[:-1]), (last, q.given.groups[-1])]
+    return today.placed(groups, q.given.layout, q.given.available_memory)
+
+
 def _handed_over(rules: Rules, q: ConstructedQuestion) -> Json:
     return today.handed_over(q.given.groups, q.given.rows, q.given.num_blocks, q.given.host_blocks)
 
@@ -144,9 +150,7 @@ RECORDS_TODAY: Mapping[str, Callable[[Rules, ConstructedQuestion], Json]] = {
     ),
     "hits_end": _hits_end,
     "views": _views,
-    "placed": lambda rules, q: today.placed(
-        Record(q.given.spec), q.given.groups, q.given.layout, q.given.available_memory
-    ),
+    "placed": _placed,
     "kept": lambda rules, q: today.kept(Record(q.given.spec), vars(q.given)),
     "declared_groups": lambda rules, q: today.declared(q.given.names, q.given.declared, q.given.pools),
     "quantised": _quantised,

@@ -158,10 +158,10 @@ def _views(names: Names, inputs: Inputs) -> Any:
 
 
 def _placed(names: Names, inputs: Inputs) -> Any:
-    spec, group_of = spec_of(names, inputs["spec"]), names("KVCacheGroupSpec")
+    spec, last, group_of = *(spec_of(names, inputs[name]) for name in ("spec", "last")), names("KVCacheGroupSpec")
     layers = [[f"l{index}.{layer}" for layer in range(count)] for index, count in enumerate(inputs["groups"])]
     config = vllm_config_from_json({"kv_cache_layout": inputs["layout"]})
-    groups = [group_of(names_of, spec) for names_of in layers]
+    groups = [*(group_of(names_of, spec) for names_of in layers[:-1]), group_of(layers[-1], last)]
     made = names("get_kv_cache_config_from_groups")(config, groups, inputs["available_memory"])
     return {"num_blocks": made.num_blocks, "tensors": placed(made)}
 

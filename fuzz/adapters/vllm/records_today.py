@@ -358,20 +358,21 @@ def _strides(layout: str, shape: Sequence[int]) -> dict[str, int]:
     return strides
 
 
-def placed(x: Record, groups: Sequence[int], layout: str, memory: int) -> Json:
-    """Blocks, and where layers lie: groups alias. Blocks begin at multiples of what the spec says: those of all layers
-    together, or those of each, whose pages must then be whole."""
+def placed(groups: Sequence[tuple[Record, int]], layout: str, memory: int) -> Json:
+    """Blocks, and where layers lie, so many of a spec in each group: groups alias. Blocks begin at multiples of what
+    the spec says: those of all layers together, or those of each, whose pages must then be whole. Pages of several
+    sizes lie side by side in a block, and are whole as well."""
     by_blocks, whole = layout[0] == "B", set(layout[:2]) == {"L", "B"}
-    page, padded = x.page, up(x.page, x.stride)
-    cost = up(max(groups) * page, x.stride) if by_blocks else max(groups) * padded
-    demand(by_blocks or padded == page or whole)
-    heads = x.heads if x.raw.get("page_size_padded") is None else 1
-    part, blocks = page if whole else page // heads, memory // cost
-    layer, block = (part, cost) if by_blocks else (padded * blocks, padded if whole else part)
-    tensors: list[Json] = [
-        [cost * blocks, [f"l{index}.{place}" for place in range(count)], layer, block, 0]
-        for index, count in enumerate(groups)
-    ]
+    demand(len({x.page for x, _ in groups}) == 1 or (by_blocks and whole), "ValueError")
+    costs = [up(count * x.page, x.stride) if by_blocks else count * up(x.page, x.stride) for x, count in groups]
+    tensors: list[Json] = []
+    cost, blocks = max(costs), memory // max(costs)
+    for index, (x, count) in enumerate(groups):
+        page, padded = x.page, up(x.page, x.stride)
+        demand(by_blocks or padded == page or whole)
+        part = page if whole else page // (x.heads if x.raw.get("page_size_padded") is None else 1)
+        layer, block = (part, cost) if by_blocks else (padded * blocks, padded if whole else part)
+        tensors.append([cost * blocks, [f"l{index}.{place}" for place in range(count)], layer, block, 0])
     return {"num_blocks": blocks, "tensors": tensors}
 
 

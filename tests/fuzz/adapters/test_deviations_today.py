@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.adapters.vllm import deviations_0330
+from blockproof.fuzz.adapters.vllm.identity_deviations import items_ahead
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import Finding, Trace
@@ -26,6 +27,7 @@ from blockproof.model.ops import (
     Done,
     Failed,
     Group,
+    Item,
     Landed,
     Lookup,
     Preempt,
@@ -218,3 +220,12 @@ def test_a_lookup_for_a_connector_that_fails_is_put_down_to_names_that_do_not_ex
     assert core.apply(Lookup("a", for_connector=True)) == Failed("IndexError")
     assert isinstance(core, DeviatingModel)
     assert core.deviated["lookup-past-the-last-name"] == 1
+
+
+def test_an_item_that_another_one_has_passed_is_lost_for_the_blocks_behind_it_that_are_named_in_one_go():
+    items = [Item("video", 0, 6), Item("sound", 1, 1)]
+    assert items_ahead(items, 0, 4, 3, 0) == items
+    assert items_ahead(items, 4, 8, 3, 0) == []
+    assert items_ahead(items, 4, 8, 3, 4) == []  # halving takes ends to stand in order, and the last one is passed
+    assert items_ahead(items[:1], 4, 8, 3, 0) == items[:1]
+    assert items_ahead([*items, Item("after", 5, 3)], 4, 8, 3, 0) == [Item("after", 5, 3)]

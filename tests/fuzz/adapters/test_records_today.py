@@ -118,11 +118,27 @@ def test_a_worker_sees_a_block_as_parts_only_where_nothing_lies_between():
 
 def test_blocks_begin_at_multiples_of_what_the_spec_says():
     spec = {**FULL, "block_stride_alignment": 768}
-    about = {"spec": spec, "groups": [2, 1], "available_memory": 1 << 16}
+    about = {"spec": spec, "last": spec, "groups": [2, 1], "available_memory": 1 << 16}
     assert right("placed", layout="LBNHC", **about)["tensors"][0][3] == 768
     assert right("placed", layout="BLHNC", **about)["tensors"][1][3] == 1536
     odd = {**FULL, "block_stride_alignment": 1000, "num_head_slots": 4}
-    assert right("placed", layout="LHBNC", **{**about, "spec": odd}) == {"raises": "AssertionError"}
+    assert right("placed", layout="LHBNC", **{**about, "spec": odd, "last": odd}) == {"raises": "AssertionError"}
+
+
+@pytest.mark.parametrize(("layout", "able"), [("BLHNC", True), ("LBNHC", False), ("LHBNC", False), ("BHLNC", False)])
+def test_pages_of_two_sizes_lie_side_by_side_in_a_block_or_nowhere(layout, able):
+    about = {"spec": FULL, "last": {**FULL, "block_size": 64}, "available_memory": 1 << 16}
+    two = right("placed", groups=[2, 1], layout=layout, **about)
+    assert two == ({"raises": "ValueError"} if not able else two)
+    if able:  # the larger page decides
+        assert [tensor[3] for tensor in two["tensors"]] == [4 * Record(FULL).page] * 2
+    assert "tensors" in right("placed", groups=[2], layout=layout, **about)
+
+
+def test_who_names_blocks_elsewhere_is_told_the_seed():
+    assert right("none_hash", seed="7", tokens=[1], parents=[])["told"] == "7"
+    unset = right("none_hash", seed=None, tokens=[1], parents=[])
+    assert len(unset["told"]) == unset["none_hash"]["bytes"]
 
 
 def test_a_connector_is_handed_groups_and_finds_only_those_by_name_that_have_one():

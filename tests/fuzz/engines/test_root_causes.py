@@ -5,12 +5,14 @@ The model with the deviations of vLLM 0.23.0 stands for that release; a core wit
 
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from blockproof.fuzz.engines import root_causes
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.root_causes import RootCauses, agree
 from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.findings.oracle_names import CONTRACT, MODEL_FREE, SHADOW, STRICT
 from blockproof.fuzz.opening.known_deviations import model_for
 from blockproof.fuzz.opening.targets import open_target
@@ -21,9 +23,10 @@ from blockproof.fuzz.targets.rule import Rule
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import read_trace
 from blockproof.model.core import Model
-from blockproof.model.ops import Done, Lookup
+from blockproof.model.ops import Allocate, Done, Group, Item, Lookup, Shape, Submit
 
-RELEASE, LATER = "vllm==0.23.0", "vllm==0.32.0"
+RELEASE, LATER, TODAY = "vllm==0.23.0", "vllm==0.32.0", "vllm==0.33.0"
+NAMES = frozenset({"labels", "earliest", "num_identities", "events"})
 FOLDER = Path("docs/evidence/findings")
 OF_ONE_RULE = ("untagged-extra-keys", "hit-not-cut", "mamba-eagle-margin", "items-lost-on-restart")
 WRITTEN_UP = (*OF_ONE_RULE, "state-from-outside", "hit-taken-for-external", "chunk-astride-block")
@@ -179,3 +182,34 @@ def test_a_core_that_a_known_flaw_would_not_let_be_built_is_no_bug_of_ours(monke
     assert not isinstance(model_for(RELEASE, summary.trace.shape).construction, Done)
     plan = Plan(1, oracles=(CONTRACT,), roots=ROOTS)
     assert RootCauses(target, plan).of(Found(summary.finding, summary.trace)) == NEW
+
+
+class HidesWhatItNames(Rule):
+    """As vLLM 0.33.0, which hides its names where they look ahead: in cores with drafts."""
+
+    def start(self, shape):
+        """As the model's."""
+        self.hides = NAMES if shape.eagle else frozenset()
+        return super().start(shape)
+
+
+def shown_on(target, shape, *items):
+    """Requests with the same tokens and these items come and are allocated, and the last one looks them up."""
+    *others, last = [Submit(name, (0,) * 9, items=of) for name, of in zip("abc", items, strict=True)]
+    allocated = [one for submit in others for one in (submit, Allocate(submit.request, 9))]
+    finding, applied = replay(Trace(shape, (*allocated, last, Lookup("c"))), target, Judging(MODEL_FREE))
+    assert finding is not None
+    assert (finding.observable, type(finding.operation)) == ("S7", Lookup)
+    return finding, applied
+
+
+def test_the_core_of_a_finding_decides_what_is_hidden_also_once_its_trace_is_shrunk(monkeypatch):
+    target = HidesWhatItNames(partial(model_for, TODAY), TODAY)
+    drafts = Shape((Group("full", 1, eagle=True), Group("full", 1, num_heads=2)), 56, 9, 1, 1, 4, eagle=True)
+    items = [(Item("video", 1, length), Item(f"sound {length}", 3, 1)) for length in (6, 5, 4)]
+    found = Found(*shown_on(target, drafts, *items))
+    small = shown_on(target, Shape((Group("full", 1),), 56, 9, 1, 1, 4), (), items[0][:1], items[1][:1])
+    slipped = SimpleNamespace(finding=small[0], trace=small[1])
+    monkeypatch.setattr(root_causes, "smallest", lambda *about, **limits: slipped)
+    told = RootCauses(target, Plan(0, oracles=MODEL_FREE, roots=ROOTS)).of(found)
+    assert told == "deviation item-lengths"
