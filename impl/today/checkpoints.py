@@ -53,7 +53,7 @@ class CheckpointManager(MambaToday):
     def _left(self, start: int, end: int) -> tuple[int, int] | None:
         if not self.enable_caching or start % self.unit:
             return None
-        at, entry = self._resumed(end), cdiv(end, self.block_size) - 2
+        at, entry = self._resumed(end), (end - 1) // self.block_size - 1
         behind = entry > (start - 1) // self.block_size and at >= start + self.unit
         return (entry, at) if behind and (at - start) % self.grid == 0 else None
 
@@ -87,7 +87,7 @@ class CheckpointManager(MambaToday):
         running = entry + 1
         end = running + 1 + self.num_speculative_blocks
         empty = [i for i in range(entry, end) if i >= had or table[i] is null]
-        stays, first = cdiv(num_computed_tokens, self.block_size) - 1, self.num_leading_nulls.get(request_id, 0)
+        stays, first = (num_computed_tokens - 1) // self.block_size, self.num_leading_nulls.get(request_id, 0)
         held = [i for i in range(first, had) if table[i] is not null] if empty else []
         return empty, [i for i in held if i != stays and not entry <= i < end]
 
@@ -105,14 +105,17 @@ class CheckpointManager(MambaToday):
 
     def stands(self, request_id: str, i: int) -> bool:
         """As before; a checkpoint stands where it was left."""
-        written = self._written(request_id)
+        if self.steps.get(request_id) is not self._step:
+            self._written(request_id)
+        written = self._checkpoint
         if written is not None and written[0] == i:
             return written[1] == (i + 1) * self.block_size
         return super().stands(request_id, i)
 
     def entries_of_step(self, request_id: str) -> Sequence[int]:
         """As before, and the entry of the checkpoint."""
-        self._written(request_id)
+        if self.steps[request_id] is not self._step:
+            self._written(request_id)
         return self._entries
 
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:

@@ -200,7 +200,8 @@ class TodayManager(KVCacheManager):
         for group in unzeroed:
             self.coordinator.single_type_managers[group].unzeroed = True
         try:
-            return super().allocate_slots(
+            return KVCacheManager.allocate_slots(
+                self,
                 request,
                 num_new_tokens,
                 num_new_computed_tokens,
