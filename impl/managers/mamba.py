@@ -125,8 +125,8 @@ class MambaManager(SingleTypeKVCacheManager):
         null = self._null_block
         table.extend([null] * (empty[-1] + 1 - before))
         if not rest:  # in most steps
-            for place, block in zip(empty, self.block_pool.get_new_blocks(len(empty)), strict=True):
-                table[place] = block
+            for i, new in zip(empty, self.block_pool.get_new_blocks(len(empty)), strict=True):
+                table[i] = new
             return table[before:]
         places, dropped = iter(empty), []
         for i in rest:

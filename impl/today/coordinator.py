@@ -370,9 +370,11 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         shared = widest.longest(most_tokens)
         if not shared:
             return Found(tuple([[] for _ in self.single_type_managers]), 0)
-        searches = [widest, *[self.search(group, hashes) for group in others]]
+        searches = [widest]
+        for group in others:
+            searches.append(self.search(group, hashes))
         length = longest_common_hit(searches, shared)
-        return Found(self._rows([(search, length) for search in searches]), length, shared if shared > length else 0)
+        return Found(self._rows(searches, [length] * len(searches)), length, shared if shared > length else 0)
 
     def find_for_connector(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest length that all specs but states can serve, with the states of up to there."""
@@ -384,8 +386,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         others = [search for search, state in zip(searches, states, strict=True) if not state]
         length = longest_common_hit(others, shared) if shared else 0
         ends = [search.longest(length) if state else length for search, state in zip(searches, states, strict=True)]
-        rows = self._rows(list(zip(searches, ends, strict=True)))
-        return Found(rows, length, shared if shared > length else 0, min(ends) < length)
+        return Found(self._rows(searches, ends), length, shared if shared > length else 0, min(ends) < length)
 
     def _searches(self, block_hashes: list[BlockHash], most_tokens: int) -> list[HitSearch]:
         hashes = self._looked_up(block_hashes, most_tokens)
@@ -397,12 +398,13 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
             return block_hashes
         return block_hashes[: most_tokens // self.hash_block_size]
 
-    def _rows(self, found: Sequence[tuple[HitSearch, int]]) -> HitBlocks:
-        """By group of layers, the blocks of what each search has found, in tokens."""
+    def _rows(self, searches: Sequence[HitSearch], lengths: Sequence[int]) -> HitBlocks:
+        """By group of layers, the blocks of so many tokens that each search has found."""
         hits: list[list[KVCacheBlock]] = [[] for _ in self.single_type_managers]
-        for alike, (search, length) in zip(self.attention_groups, found, strict=True):
-            for i, blocks in zip(alike.group_ids, search.blocks(length) if length else (), strict=bool(length)):
-                hits[i] = blocks
+        for alike, search, length in zip(self.attention_groups, searches, lengths, strict=True):
+            if length:
+                for i, blocks in zip(alike.group_ids, search.blocks(length), strict=True):
+                    hits[i] = blocks
         return tuple(hits)
 
     def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:

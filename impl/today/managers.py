@@ -83,7 +83,8 @@ class ByNames(SingleTypeKVCacheManager):
         num_settled_tokens: int | None = None,
     ) -> int:
         """As before; a hit that ends inside a block leaves that to be copied."""
-        missing = super().attach_computed_blocks(
+        missing = SingleTypeKVCacheManager.attach_computed_blocks(
+            self,
             request_id,
             new_computed_blocks,
             num_local_computed_tokens,

@@ -12,8 +12,7 @@ class FineSearch(HitSearch):
     """A lookup by the hashes of hash blocks, of which only those are given up to which it looks."""
 
     def __init__(self, terms: HitTerms, hashes: list[BlockHash]) -> None:
-        super().__init__(terms, hashes)
-        self._fine = hashes
+        self._terms, self._hashes, self._fine = terms, hashes, hashes
         self._unit = terms.pool.hash_block_size
 
 

@@ -6,7 +6,6 @@ from sys import maxsize
 from ..hashing.extra_keys import CacheableRequest
 from ..managers.mamba import MambaManager
 from ..pool.block import KVCacheBlock
-from ..specs.base import cdiv
 from .managers import OF_TODAY, ByNames, Tail
 
 
@@ -40,7 +39,7 @@ class MambaToday(ByNames, MambaManager):
         """As before; where states move, nothing looks at the nulls before them again."""
         given = request_id, new_computed_blocks, num_local_computed_tokens, num_external_computed_tokens
         begins = self.moves_blocks and request_id not in self.num_cached_block
-        missing = super().attach_computed_blocks(*given, num_settled_tokens)
+        missing = ByNames.attach_computed_blocks(self, *given, num_settled_tokens)
         if begins:
             total = num_local_computed_tokens + num_external_computed_tokens
             settled = total if num_settled_tokens is None else num_settled_tokens
@@ -169,7 +168,7 @@ class MambaToday(ByNames, MambaManager):
             if first <= entry < end and (block := table[entry]).content is not None:
                 self.cached_blocks_this_step.add(block.content)
                 if self.moves_blocks:
-                    tokens = self.block_pool.covers(block, (entry + 1) * self.block_size)
+                    tokens = self.block_pool.partial.get(block.block_id, (entry + 1) * self.block_size)
                     self.offers.append((request_id, self.kv_cache_group_id, block.block_id, tokens))
 
     def note_moved(self, request_id: str, copy: KVCacheBlock, tokens: int) -> None:
@@ -193,8 +192,9 @@ class MambaToday(ByNames, MambaManager):
         """What the request has offered and nobody has taken is not offered any more."""
         self.num_leading_nulls.pop(request_id, None)
         self.steps.pop(request_id, None)
-        self.offers = [offer for offer in self.offers if offer[0] != request_id]
-        return super().pop_table(request_id)
+        if self.offers:
+            self.offers = [offer for offer in self.offers if offer[0] != request_id]
+        return ByNames.pop_table(self, request_id)
 
     def last_offer(self, request: CacheableRequest) -> list[tuple[int, int, int]]:
         """The state at the end of a request's prompt, if it has named it itself and computed nothing behind it."""
