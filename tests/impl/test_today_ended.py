@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from .cores_of_today import Core, fine, full, states, window
+from .cores_of_today import CHECKPOINT, Core, fine, full, states, window
 
-CHECKPOINT: dict[str, Any] = {"num_prefill_checkpoint_blocks": 1, "prefill_checkpoint_alignment": 4}
 CORES = {
     "full": lambda: Core(full()),
     "window": lambda: Core(window()),
