@@ -174,6 +174,15 @@ def test_a_checkpoint_has_a_block_and_a_name():
     assert core.admit(core.request("b", range(30)), 2) == 28
 
 
+def test_where_a_draft_had_its_state_a_checkpoint_has_its_own():
+    core = fine(num_speculative_blocks=1, **CHECKPOINT)
+    core.step(request := core.request("a", range(40)), 8)
+    _, of_draft = core.manager.get_block_ids("a")[1]
+    core.step(request, 16)
+    row = core.manager.get_block_ids("a")[1]
+    assert (row[1], len(row), 0 in row) == (of_draft, 4, False)
+
+
 def test_what_is_read_of_a_table():
     core = fine()
     core.step(asked := core.request("a", range(14)), 12)
