@@ -132,9 +132,8 @@ class MambaToday(ByNames, MambaManager):
         """Null all states but that behind so many tokens. Drafts whose outcome is open are none of these tokens, so
         nothing has to stay for them."""
         table, null = self.req_to_blocks.get(request_id, []), self._null_block
-        first, end = self.num_leading_nulls.get(request_id, 0), (total_computed_tokens - 1) // self.block_size
-        if end > len(table):
-            end = len(table)
+        first, end = self.num_leading_nulls.get(request_id, 0), self._num_skipped_blocks(total_computed_tokens)
+        end = min(end, len(table))
         if first >= end:
             return
         gone = [block for block in table[first:end] if block is not null]
