@@ -257,8 +257,7 @@ class TodayCoordinator(KVCacheCoordinator):
                 end = states.num_cached_block.get(request_id, 0)
                 if first < end:
                     states.offer(request_id, first, end)
-        if isinstance(self.steps, StepsBehindPrompts):
-            steps = self.steps
+        if isinstance(steps := self.steps, StepsBehindPrompts):
             if (num_computed_tokens if self._every else reach) >= request.num_prompt_tokens:
                 steps.behind.add(request_id)
             elif request_id in steps.behind or request_id in steps.horizons or request_id in steps.due:
@@ -370,9 +369,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         shared = widest.longest(most_tokens)
         if not shared:
             return Found(tuple([[] for _ in self.single_type_managers]), 0)
-        searches = [widest]
-        for group in others:
-            searches.append(self.search(group, hashes))
+        searches = [widest, *[self.search(group, hashes) for group in others]]
         length = longest_common_hit(searches, shared)
         return Found(self._rows(searches, [length] * len(searches)), length, shared if shared > length else 0)
 
