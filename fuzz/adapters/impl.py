@@ -25,7 +25,7 @@ from ..findings.offered import OF_TODAY
 from ..targets.base import Calculator, Target
 from ..targets.declarations import KINDS_OF_FEW, OFFERS, STARVED
 from ..targets.family import Mutable
-from .impl_limits import LowLimits
+from .impl_limits import LowLimits, limits_of
 from .vllm.binding import Binding, names_of
 from .vllm.core_calculator import CoreCalculator
 from .vllm.question_json import spec_from_json
@@ -212,4 +212,10 @@ def mutable_impl(core: str = "impl") -> Mutable:
     parts = {name: name.removeprefix(f"{_PACKAGE}.") for name in modules}
     own = tuple(name for name, part in parts.items() if part.partition(".")[0] in deciding and part not in _UNREACHED)
     judged = files(__package__) / f"{core.replace('-', '_')}_survivors.toml"
-    return Mutable(own, _PACKAGE, bind_impl.cache_clear, survivors=judged.read_text(encoding="utf-8"))
+    return Mutable(own, _PACKAGE, _forget, survivors=judged.read_text(encoding="utf-8"))
+
+
+def _forget() -> None:
+    """Forget what is known of modules that are read again: limits would be low in those that nobody calls any more."""
+    bind_impl.cache_clear()
+    limits_of.cache_clear()

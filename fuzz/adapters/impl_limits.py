@@ -31,8 +31,9 @@ def is_short(shape: Shape) -> bool:
 
 
 @cache
-def _limits_of(package: str) -> list[Changed]:
-    """Looked up once, before any are low: a core may be made while another one is in a call, in a thread of its own."""
+def limits_of(package: str) -> list[Changed]:
+    """The limits with their places, low and as they are. Looked up once, before any are low: a core may be made while
+    another one is in a call, in a thread of its own. To be forgotten where these modules are read again."""
     modules = [(import_module(f"{package}.{module}").__dict__, low) for module, low in LIMITS.items()]
     return [(names, name, limit, names[name]) for names, low in modules for name, limit in low.items()]
 
@@ -45,4 +46,4 @@ class LowLimits(Surroundings):
         super().__init__(shape)
         if is_short(shape):
             self.operations |= BLOCKS_MOVE  # no other operation comes to a limit
-            self._changed += _limits_of(package)
+            self._changed += limits_of(package)

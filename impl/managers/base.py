@@ -173,7 +173,7 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
             raise AssertionError(f"request {request_id} is not running but holds {len(table)} blocks: free it first")
         total = num_local_computed_tokens + num_external_computed_tokens
         settled = total if num_settled_tokens is None else num_settled_tokens
-        skipped = self._num_skipped_blocks(settled)
+        skipped = self._num_skipped_blocks(settled) if self.may_skip else 0
         if skipped > 0:
             new_computed_blocks = new_computed_blocks[skipped:]
             still_needed = total - self.get_num_skipped_tokens(settled)

@@ -32,16 +32,6 @@ cdef class KVCacheManager:
         own=Request,
         tokens=Py_ssize_t,
         horizon=Py_ssize_t,
-        counts=Py_ssize_t,
-        local_tokens=Py_ssize_t,
-        total_computed=Py_ssize_t,
-        num_tokens=Py_ssize_t,
-        settled=Py_ssize_t,
-        needed=Py_ssize_t,
-        room=Py_ssize_t,
-        main_tokens=Py_ssize_t,
-        slots=Py_ssize_t,
-        max_model_len=Py_ssize_t,
     )
     cpdef allocate_slots(
         self,
@@ -55,6 +45,31 @@ cdef class KVCacheManager:
         Py_ssize_t num_encoder_tokens=*,
         bint full_sequence_must_fit=*,
         Py_ssize_t reserved_blocks=*,
+    )
+    @cython.locals(
+        counts=Py_ssize_t,
+        local_tokens=Py_ssize_t,
+        total_computed=Py_ssize_t,
+        num_tokens=Py_ssize_t,
+        settled=Py_ssize_t,
+        needed=Py_ssize_t,
+        room=Py_ssize_t,
+        main_tokens=Py_ssize_t,
+        slots=Py_ssize_t,
+        max_model_len=Py_ssize_t,
+    )
+    cpdef _allocate_behind_horizon(
+        self,
+        request,
+        Py_ssize_t num_new_tokens,
+        Py_ssize_t num_new_computed_tokens,
+        new_computed_blocks,
+        Py_ssize_t num_lookahead_tokens,
+        Py_ssize_t num_external_computed_tokens,
+        bint delay_cache_blocks,
+        Py_ssize_t num_encoder_tokens,
+        bint full_sequence_must_fit,
+        Py_ssize_t reserved_blocks,
     )
     @cython.locals(horizons=dict, beyond=Py_ssize_t, asked=list, answers=list, due=list, taken=list, i=Py_ssize_t)
     cpdef list allocate_slots_batch(self, requests, Py_ssize_t num_new_tokens=*, Py_ssize_t num_lookahead_tokens=*)

@@ -197,6 +197,33 @@ class KVCacheManager:
                     register = self.enable_caching and not delay_cache_blocks
                     rows = self._steps.advance(request, request_id, tokens, num_lookahead_tokens, register)
                     return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
+        return self._allocate_behind_horizon(
+            request,
+            num_new_tokens,
+            num_new_computed_tokens,
+            new_computed_blocks,
+            num_lookahead_tokens,
+            num_external_computed_tokens,
+            delay_cache_blocks,
+            num_encoder_tokens,
+            full_sequence_must_fit,
+            reserved_blocks,
+        )
+
+    def _allocate_behind_horizon(
+        self,
+        request: CacheableRequest,
+        num_new_tokens: int,
+        num_new_computed_tokens: int,
+        new_computed_blocks: KVCacheBlocks | None,
+        num_lookahead_tokens: int,
+        num_external_computed_tokens: int,
+        delay_cache_blocks: bool,
+        num_encoder_tokens: int,
+        full_sequence_must_fit: bool,
+        reserved_blocks: int,
+    ) -> KVCacheBlocks | None:
+        """As `allocate_slots`, for a step of which no horizon says anything."""
         # The bits of several integers or-ed together are negative exactly if one of the integers is: one test for all.
         counts = (
             num_new_tokens

@@ -124,8 +124,9 @@ class MambaManager(SingleTypeKVCacheManager):
             self.num_leading_nulls[request_id] = empty[0]
         null = self._null_block
         table.extend([null] * (empty[-1] + 1 - before))
-        if not rest and len(empty) == 1:  # in most steps
-            (table[empty[0]],) = self.block_pool.get_new_blocks(1)
+        if not rest:  # in most steps
+            for i, new in zip(empty, self.block_pool.get_new_blocks(len(empty)), strict=True):
+                table[i] = new
             return table[before:]
         places, dropped = iter(empty), []
         for i in rest:
@@ -157,7 +158,7 @@ class MambaManager(SingleTypeKVCacheManager):
         drafts are rejected, of this one or of the one before. Where the table ends before those, they get blocks, too.
         """
         null, drafts, size = self._null_block, self.num_speculative_blocks, self.block_size
-        running, had = cdiv(num_tokens, size) - 1, len(table)
+        running, had = (num_tokens - 1) // size, len(table)
         end = running + 1 + drafts
         if end <= had and null not in table[running:end]:
             return [], []
@@ -165,7 +166,7 @@ class MambaManager(SingleTypeKVCacheManager):
         if new <= 1 + drafts:  # a longer step has no drafts
             low = min(low, max(0, num_computed_tokens - drafts + (new > 1)) // size)
         empty = [i for i in range(low, end) if i >= had or (i >= running and table[i] is null)]
-        stays = cdiv(num_computed_tokens, size) - 1
+        stays = (num_computed_tokens - 1) // size
         first = self.num_leading_nulls.get(request_id, 0)
         held = [i for i in range(first, had) if table[i] is not null]
         return empty, [i for i in held if i != stays and not low <= i < end]

@@ -41,7 +41,7 @@ cdef class BlockPool:
     cpdef list _make(self, Py_ssize_t count)
     @cython.locals(block=KVCacheBlock, registered=dict)
     cpdef cache_full_block(self, request, list table, Py_ssize_t i, Py_ssize_t block_size, group_id)
-    @cython.locals(queue=FreeKVCacheBlockQueue, batch=Batch, at=Py_ssize_t, block=KVCacheBlock)
+    @cython.locals(queue=FreeKVCacheBlockQueue, batch=Batch, at=Py_ssize_t, left=Py_ssize_t, block=KVCacheBlock)
     cpdef KVCacheBlock get_new_block(self)
     cpdef release_one(self, KVCacheBlock block)
     @cython.locals(states=list, shared=list, left=list, freed=list, own=Py_ssize_t, block=KVCacheBlock)

@@ -168,11 +168,13 @@ class BlockPool:
         """`get_new_blocks` for one, where one is free."""
         queue = self.free_block_queue
         batch = queue.batches[0]
-        at = batch.at
-        if batch.left > 1 and batch.left == len(batch.blocks) - at:
+        at, left = batch.at, batch.left
+        if left and left == len(batch.blocks) - at:
             block = batch.blocks[at]
+            if left == 1:
+                queue.batches.popleft()
             batch.at = at + 1
-            batch.left -= 1
+            batch.left = left - 1
             queue.num_free_blocks -= 1
         else:
             (block,) = queue.take(1)

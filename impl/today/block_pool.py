@@ -151,13 +151,15 @@ class TodayPool(BlockPool):
         self, request: CacheableRequest, table: list[KVCacheBlock], first: int, end: int, size: int, group_id: int
     ) -> None:
         """`cache_full_blocks` for entries of a table of which none is null, and a hit can use each."""
-        blocks, hashes = table[first:end], self.hashes_at(request, size)
-        if len(hashes) < end or [block for block in blocks if block.content is not None]:
+        blocks, per = table[first:end], size // self.hash_block_size
+        contents = request.block_hashes[first * per + per - 1 : end * per : per]
+        if len(contents) < end - first or [block for block in blocks if block.content is not None]:
             self.cache_full_blocks(request, table, first, end, size, group_id)
             return
         row = first, table[first - 1] if first else None
-        self.cached_block_hash_to_block.register(group_id, hashes[first:end], blocks, row)
+        self.cached_block_hash_to_block.register(group_id, contents, blocks, row)
         if self.enable_kv_cache_events:
+            hashes = self.hashes_at(request, size)
             self._announce(request, hashes, range(first, end), (first, end, size, group_id))
 
     def is_named(self, block: KVCacheBlock, name: Name) -> bool:
@@ -174,8 +176,10 @@ class TodayPool(BlockPool):
         """Give the block one more name, of so many tokens; None for all that it has room for."""
         group, content = name
         if block.content is None:
-            block.content, block.run = content, loose_run(group)
-            if covers is not None:
+            block.content = content
+            if covers is None:
+                block.run = loose_run(group)
+            else:
                 self.partial[block.block_id] = covers
                 self.cached_block_hash_to_block.mark(block, group)
         elif block.run is not None:

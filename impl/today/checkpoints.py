@@ -37,7 +37,7 @@ class CheckpointManager(MambaToday):
         """What `left` said last: every part of a step asks."""
         self._step: object = None
         self._checkpoint: tuple[int, int] | None = None
-        """The same of the checkpoint of this step."""
+        """The checkpoint of this step, and below what entries it has left: three calls ask for them in a row."""
         self._entries: Sequence[int] = ()
         self.prompt_ends = 0
         """Of the request whose step is allocated now: where such a step ends at least."""
@@ -53,7 +53,7 @@ class CheckpointManager(MambaToday):
     def _left(self, start: int, end: int) -> tuple[int, int] | None:
         if not self.enable_caching or start % self.unit:
             return None
-        at, entry = self._resumed(end), cdiv(end, self.block_size) - 2
+        at, entry = self._resumed(end), (end - 1) // self.block_size - 1
         behind = entry > (start - 1) // self.block_size and at >= start + self.unit
         return (entry, at) if behind and (at - start) % self.grid == 0 else None
 
@@ -87,44 +87,47 @@ class CheckpointManager(MambaToday):
         running = entry + 1
         end = running + 1 + self.num_speculative_blocks
         empty = [i for i in range(entry, end) if i >= had or table[i] is null]
-        stays, first = cdiv(num_computed_tokens, self.block_size) - 1, self.num_leading_nulls.get(request_id, 0)
+        stays, first = (num_computed_tokens - 1) // self.block_size, self.num_leading_nulls.get(request_id, 0)
         held = [i for i in range(first, had) if table[i] is not null] if empty else []
         return empty, [i for i in held if i != stays and not entry <= i < end]
 
-    def _written(self, request_id: str) -> tuple[int, int] | None:
-        """The checkpoint of the last step of a request, which had no drafts."""
-        step = self.steps.get(request_id)
-        if step is not self._step:
-            self._step, self._checkpoint = step, None
-            if step is not None and step[2] == step[3] > step[1]:
+    def _look_at_step(self, request_id: str) -> None:
+        """Find the checkpoint of the last step of a request, which had no drafts, and what entries it has left."""
+        step, self._checkpoint = self.steps.get(request_id), None
+        self._step = step
+        if step is not None:
+            if step[2] == step[3] > step[1]:
                 self._checkpoint = self.left(step[1], step[3])
-            if step is not None:
-                others = super().entries_of_step(request_id)
-                self._entries = others if self._checkpoint is None else sorted({self._checkpoint[0], *others})
-        return self._checkpoint
+            others = MambaToday.entries_of_step(self, request_id)
+            self._entries = others if self._checkpoint is None else sorted({self._checkpoint[0], *others})
 
     def stands(self, request_id: str, i: int) -> bool:
         """As before; a checkpoint stands where it was left."""
-        written = self._written(request_id)
+        if self.steps.get(request_id) is not self._step:
+            self._look_at_step(request_id)
+        written = self._checkpoint
         if written is not None and written[0] == i:
             return written[1] == (i + 1) * self.block_size
-        return super().stands(request_id, i)
+        return MambaToday.stands(self, request_id, i)
 
     def entries_of_step(self, request_id: str) -> Sequence[int]:
         """As before, and the entry of the checkpoint."""
-        self._written(request_id)
+        if self.steps[request_id] is not self._step:
+            self._look_at_step(request_id)
         return self._entries
 
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """The state of a checkpoint is named where a hit can resume: at the end of a prompt, at a junction, and at the
         end of a block that is kept. Else its block keeps no name. A step without one names as before."""
         request_id, pool = request.request_id, self.block_pool
-        written = self._written(request_id)
-        if written is not None:
-            _, start, _, stop = self.steps[request_id]
-            written = self.wanted_of(start, stop, max(request.num_prompt_tokens, request.num_tokens - 1))
+        if self.steps.get(request_id) is not self._step:
+            self._look_at_step(request_id)
+        written = self._checkpoint
+        if written is not None and self.only_ends:
+            prompt_ends = max(request.num_prompt_tokens, request.num_tokens - 1)
+            written = written if self.steps[request_id][3] >= prompt_ends else None
         if written is None:
-            super().name_end(request, num_tokens, end, at_junction)
+            MambaToday.name_end(self, request, num_tokens, end, at_junction)
             return
         entry, at = written
         block, interval = self.req_to_blocks[request_id][entry], self.retention_interval

@@ -65,7 +65,7 @@ class LaterHorizons(RunningSteps):
     def forget(self, request_id: str) -> None:
         """As before."""
         self.due.pop(request_id, None)
-        super().forget(request_id)
+        RunningSteps.forget(self, request_id)
 
 
 class LaterOfOneGroup(LaterHorizons, OneGroupSteps):
@@ -84,13 +84,13 @@ class StepsBehindPrompts(LaterHorizons):
     def note(self, request_id: str, num_settled_tokens: int) -> None:
         """As before, for those."""
         if request_id in self.behind:
-            super().note(request_id, num_settled_tokens)
+            LaterHorizons.note(self, request_id, num_settled_tokens)
 
     def forget(self, request_id: str) -> None:
         """As before."""
         self.behind.discard(request_id)
         if request_id in self.horizons or request_id in self.due:
-            super().forget(request_id)
+            LaterHorizons.forget(self, request_id)
 
     def forget_horizons(self) -> None:
         """Names have been lost, which the next step of a request may give again."""
@@ -141,7 +141,10 @@ class TodayCoordinator(KVCacheCoordinator):
         self._alignment = self.hit_alignment
         self._every = self.enable_partial_hash_hits or len(managers) == 1
         """Whether ends are named wherever they are, not at the last place where a hit can end."""
-        self._naming = [(one, one.names_ends, one if isinstance(one, MambaToday) else None) for one in managers]
+        self._naming = [
+            (one, one.names_ends, one if isinstance(one, MambaToday) else None, one.block_size if one.use_eagle else 0)
+            for one in managers
+        ]
         plain = len(managers) == 1 and not managers[0].names_ends and not managers[0].keeps_states
         self._only = managers[0] if plain else None
         """The manager of the only group, if nothing of it gets a name but whole blocks."""
@@ -243,21 +246,22 @@ class TodayCoordinator(KVCacheCoordinator):
         reach = num_computed_tokens // alignment * alignment  # up to the last place where a hit can end
         named = len(request.block_hashes) * self.block_pool.hash_block_size
         at_junction = self._names_junctions_inside and self._is_junction(request, num_computed_tokens)
-        for manager, names_ends, states in self._naming:
-            first, most = manager.num_cached_block.get(request_id, 0), reach
-            if manager.use_eagle and reach:
-                most = min(num_computed_tokens, reach + manager.block_size)
-            manager.cache_blocks(request, min(most, named), self.retention_interval)
+        for manager, names_ends, states, behind in self._naming:
+            most = min(num_computed_tokens, reach + behind) if behind and reach else reach
+            first = 0 if states is None else states.num_cached_block.get(request_id, 0)
+            manager.cache_blocks(request, most if most < named else named, self.retention_interval)
             if names_ends:
                 counted = num_computed_tokens if self._every else most
                 manager.name_end(request, counted, num_computed_tokens, at_junction)
             if states is not None:
-                states.offer(request_id, first, manager.num_cached_block.get(request_id, 0))
-        if isinstance(self.steps, StepsBehindPrompts):
-            if (num_computed_tokens if self._every else reach) < request.num_prompt_tokens:
-                self.steps.forget(request_id)
-            else:
-                self.steps.behind.add(request_id)
+                end = states.num_cached_block.get(request_id, 0)
+                if first < end:
+                    states.offer(request_id, first, end)
+        if isinstance(steps := self.steps, StepsBehindPrompts):
+            if (num_computed_tokens if self._every else reach) >= request.num_prompt_tokens:
+                steps.behind.add(request_id)
+            elif request_id in steps.behind or request_id in steps.horizons or request_id in steps.due:
+                steps.forget(request_id)
 
     def _is_junction(self, request: CacheableRequest, num_tokens: int) -> bool:
         """Whether a step of the prompt ends where its prefix goes on otherwise than that of other requests."""
@@ -367,7 +371,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
             return Found(tuple([[] for _ in self.single_type_managers]), 0)
         searches = [widest, *[self.search(group, hashes) for group in others]]
         length = longest_common_hit(searches, shared)
-        return Found(self._rows([(search, length) for search in searches]), length, shared if shared > length else 0)
+        return Found(self._rows(searches, [length] * len(searches)), length, shared if shared > length else 0)
 
     def find_for_connector(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest length that all specs but states can serve, with the states of up to there."""
@@ -379,8 +383,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         others = [search for search, state in zip(searches, states, strict=True) if not state]
         length = longest_common_hit(others, shared) if shared else 0
         ends = [search.longest(length) if state else length for search, state in zip(searches, states, strict=True)]
-        rows = self._rows(list(zip(searches, ends, strict=True)))
-        return Found(rows, length, shared if shared > length else 0, min(ends) < length)
+        return Found(self._rows(searches, ends), length, shared if shared > length else 0, min(ends) < length)
 
     def _searches(self, block_hashes: list[BlockHash], most_tokens: int) -> list[HitSearch]:
         hashes = self._looked_up(block_hashes, most_tokens)
@@ -392,12 +395,13 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
             return block_hashes
         return block_hashes[: most_tokens // self.hash_block_size]
 
-    def _rows(self, found: Sequence[tuple[HitSearch, int]]) -> HitBlocks:
-        """By group of layers, the blocks of what each search has found, in tokens."""
+    def _rows(self, searches: Sequence[HitSearch], lengths: Sequence[int]) -> HitBlocks:
+        """By group of layers, the blocks of so many tokens that each search has found."""
         hits: list[list[KVCacheBlock]] = [[] for _ in self.single_type_managers]
-        for alike, (search, length) in zip(self.attention_groups, found, strict=True):
-            for i, blocks in zip(alike.group_ids, search.blocks(length) if length else (), strict=bool(length)):
-                hits[i] = blocks
+        for alike, search, length in zip(self.attention_groups, searches, lengths, strict=True):
+            if length:
+                for i, blocks in zip(alike.group_ids, search.blocks(length), strict=True):
+                    hits[i] = blocks
         return tuple(hits)
 
     def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:

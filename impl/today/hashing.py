@@ -16,7 +16,11 @@ class LastHashes(BlockHashListWithBlockSize):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return self.block_hashes[self.scale_factor - 1 :: self.scale_factor][index]
+            scale = self.scale_factor
+            if index.step is None:
+                first, end, _ = index.indices(len(self))
+                return self.block_hashes[first * scale + scale - 1 : end * scale : scale]
+            return self.block_hashes[scale - 1 :: scale][index]
         return super().__getitem__(index)
 
     def _at(self, i: int) -> BlockHash:

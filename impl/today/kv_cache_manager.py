@@ -200,7 +200,7 @@ class TodayManager(KVCacheManager):
         for group in unzeroed:
             self.coordinator.single_type_managers[group].unzeroed = True
         try:
-            return super().allocate_slots(
+            return self._allocate_behind_horizon(
                 request,
                 num_new_tokens,
                 num_new_computed_tokens,

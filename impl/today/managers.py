@@ -83,7 +83,8 @@ class ByNames(SingleTypeKVCacheManager):
         num_settled_tokens: int | None = None,
     ) -> int:
         """As before; a hit that ends inside a block leaves that to be copied."""
-        missing = super().attach_computed_blocks(
+        missing = SingleTypeKVCacheManager.attach_computed_blocks(
+            self,
             request_id,
             new_computed_blocks,
             num_local_computed_tokens,
@@ -123,8 +124,10 @@ class ByNames(SingleTypeKVCacheManager):
         total_computed_tokens: int | None = None,
     ) -> list[KVCacheBlock]:
         """As before; the copy of a block that the request writes on in comes first."""
-        own = self._make_private(request_id) if self.tails and request_id in self.tails else []
-        added = super().allocate_new_blocks(request_id, num_tokens, num_tokens_main_model, total_computed_tokens)
+        own = self._make_private(request_id) if request_id in self.tails else []
+        table = self.req_to_blocks[request_id]
+        missing = -(-num_tokens // self.block_size) - len(table)
+        added = self.grow(table, missing) if missing > 0 else []
         return own + added if own else added
 
     def _make_private(self, request_id: str) -> list[KVCacheBlock]:
@@ -211,10 +214,11 @@ class ByNames(SingleTypeKVCacheManager):
             return
         content = request.block_hashes[end // unit - 1]
         name, whole = (self.kv_cache_group_id, content), (entry + 1) * self.block_size
-        if pool.is_named(block, name):
-            return
-        if 0 < pool.covers(block, whole) < end:
-            pool.unname(block)
+        if block.content is not None:
+            if pool.is_named(block, name):
+                return
+            if 0 < pool.covers(block, whole) < end:
+                pool.unname(block)
         pool.add_name(block, name, None if end == whole else end)
         if not pool.enable_kv_cache_events:
             return
@@ -248,7 +252,8 @@ class ByNames(SingleTypeKVCacheManager):
     def free(self, request_id: str) -> None:
         """Give back all blocks: named ones to the back, others to the front, the end of the table first."""
         null, blocks = self._null_block, self.pop_table(request_id)[::-1]
-        self._give_back([block for block in blocks if block is not null] if self.may_skip else blocks)
+        blocks = [block for block in blocks if block is not null] if self.may_skip else blocks
+        self.block_pool.release_by_names(blocks)
 
     def pop_table(self, request_id: str) -> list[KVCacheBlock]:
         """Forget the request; its table stays held."""
@@ -297,7 +302,7 @@ class SlidingToday(ByNames, SlidingWindowManager):
         """As before."""
         table, null = self.pop_table(request_id), self._null_block
         nulls = bisect(table, False, key=lambda block: block is not null)
-        self._give_back(table[nulls:][::-1])
+        self.block_pool.release_by_names(table[nulls:][::-1])
 
 
 class ChunkedToday(ByNames, ChunkedLocalAttentionManager):

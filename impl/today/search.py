@@ -12,8 +12,7 @@ class FineSearch(HitSearch):
     """A lookup by the hashes of hash blocks, of which only those are given up to which it looks."""
 
     def __init__(self, terms: HitTerms, hashes: list[BlockHash]) -> None:
-        super().__init__(terms, hashes)
-        self._fine = hashes
+        self._terms, self._hashes, self._fine = terms, hashes, hashes
         self._unit = terms.pool.hash_block_size
 
 
@@ -21,16 +20,19 @@ class FinePrefixSearch(FineSearch):
     """Full attention: whole blocks from the left, and one more that is named for some of its tokens at least. It serves
     every end up to where its name reaches."""
 
-    _rows: Sequence[list[KVCacheBlock]] = ()
+    _rows: list[list[KVCacheBlock]]
     _reach: int | None = None
     """Hash blocks that every group serves."""
 
     def longest(self, bound: int) -> int:
         """What all groups hold, within the bound."""
         if self._reach is None:
-            looked = [self._look(group) for group in self._terms.group_ids]
-            self._rows = [row for row, _ in looked]
-            self._reach = max(0, min(end for _, end in looked) - self._terms.behind)
+            self._rows, reach = [], len(self._fine)
+            for group in self._terms.group_ids:
+                row, end = self._look(group)
+                self._rows.append(row)
+                reach = min(reach, end)
+            self._reach = max(0, reach - self._terms.behind)
         return min(bound // self._unit, self._reach) * self._unit
 
     def _look(self, group: int) -> tuple[list[KVCacheBlock], int]:
@@ -39,9 +41,11 @@ class FinePrefixSearch(FineSearch):
         hashes = fine if per == 1 else fine[per - 1 :: per]  # of a block of several hash blocks, that of the last one
         row = found.prefix(group, hashes, len(hashes))
         whole = len(row) * per
-        parts = fine[whole : whole + per]
+        parts, registered = fine[whole : whole + per], found.groups[group]
+        if registered.keys().isdisjoint(parts):
+            return row, whole
         for end in range(len(parts), 0, -1):
-            if parts[end - 1] in found.groups[group]:
+            if parts[end - 1] in registered:
                 block = found.find(group, parts[end - 1])
                 if block is not None:
                     return [*row, block], whole + end

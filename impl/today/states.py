@@ -6,7 +6,6 @@ from sys import maxsize
 from ..hashing.extra_keys import CacheableRequest
 from ..managers.mamba import MambaManager
 from ..pool.block import KVCacheBlock
-from ..specs.base import cdiv
 from .managers import OF_TODAY, ByNames, Tail
 
 
@@ -40,7 +39,7 @@ class MambaToday(ByNames, MambaManager):
         """As before; where states move, nothing looks at the nulls before them again."""
         given = request_id, new_computed_blocks, num_local_computed_tokens, num_external_computed_tokens
         begins = self.moves_blocks and request_id not in self.num_cached_block
-        missing = super().attach_computed_blocks(*given, num_settled_tokens)
+        missing = ByNames.attach_computed_blocks(self, *given, num_settled_tokens)
         if begins:
             total = num_local_computed_tokens + num_external_computed_tokens
             settled = total if num_settled_tokens is None else num_settled_tokens
@@ -55,9 +54,13 @@ class MambaToday(ByNames, MambaManager):
         total_computed_tokens: int | None = None,
     ) -> list[KVCacheBlock]:
         """As before; behind a table of nulls the states stand at its end."""
+        own = self._make_private(request_id) if request_id in self.tails else []
         table, null = self.req_to_blocks[request_id], self._null_block
         begins = self.moves_blocks and self.num_leading_nulls.get(request_id, 0) >= len(table)
-        added = super().allocate_new_blocks(request_id, num_tokens, num_tokens_main_model, total_computed_tokens)
+        computed = total_computed_tokens
+        added = MambaManager.allocate_new_blocks(self, request_id, num_tokens, num_tokens_main_model, computed)
+        if own:
+            added = own + added
         if begins and added:
             nulls = len(table)
             while nulls and table[nulls - 1] is not null:
@@ -108,15 +111,16 @@ class MambaToday(ByNames, MambaManager):
         unit, size, request_id = self.unit, self.block_size, request.request_id
         if not self.moves_blocks or num_tokens <= 0 or num_tokens % unit:
             return
-        left, table = min(unit, self.tokens_behind), self.req_to_blocks.get(request_id, ())
-        last = (request.num_prompt_tokens - left) // unit * unit
-        entry = cdiv(num_tokens, size) - 1
+        last = (request.num_prompt_tokens - min(unit, self.tokens_behind)) // unit * unit
+        if num_tokens != last and not at_junction:
+            return
+        entry, table = (num_tokens - 1) // size, self.req_to_blocks.get(request_id, ())
         block = table[entry] if entry < len(table) else self._null_block
-        if not (num_tokens == last or at_junction) or block is self._null_block:
+        if block is self._null_block:
             return
         if num_tokens != end and not self.stands(request_id, entry):
             return
-        if self.block_pool.covers(block, (entry + 1) * size) == num_tokens:
+        if block.content is not None and self.block_pool.covers(block, (entry + 1) * size) == num_tokens:
             return
         self.give_name(request, num_tokens, entry, block)
         self.cached_blocks_this_step.add(request.block_hashes[num_tokens // unit - 1])
@@ -160,11 +164,10 @@ class MambaToday(ByNames, MambaManager):
         table = self.req_to_blocks.get(request_id, ())
         written = self.entries_of_step(request_id) if self.moves_blocks and request_id in self.steps else ()
         for entry in written or range(first, min(end, len(table))):
-            block = table[entry] if first <= entry < end else self._null_block
-            if block.content is not None:
+            if first <= entry < end and (block := table[entry]).content is not None:
                 self.cached_blocks_this_step.add(block.content)
                 if self.moves_blocks:
-                    tokens = self.block_pool.covers(block, (entry + 1) * self.block_size)
+                    tokens = self.block_pool.partial.get(block.block_id, (entry + 1) * self.block_size)
                     self.offers.append((request_id, self.kv_cache_group_id, block.block_id, tokens))
 
     def note_moved(self, request_id: str, copy: KVCacheBlock, tokens: int) -> None:
@@ -182,14 +185,15 @@ class MambaToday(ByNames, MambaManager):
         """Give back all states, of which most entries hold none any more."""
         first, null = self.num_leading_nulls.get(request_id, 0), self._null_block
         states = [block for block in self.pop_table(request_id)[first:] if block is not null]
-        self._give_back(states[::-1])
+        self.block_pool.release_by_names(states[::-1])
 
     def pop_table(self, request_id: str) -> list[KVCacheBlock]:
         """What the request has offered and nobody has taken is not offered any more."""
         self.num_leading_nulls.pop(request_id, None)
         self.steps.pop(request_id, None)
-        self.offers = [offer for offer in self.offers if offer[0] != request_id]
-        return super().pop_table(request_id)
+        if self.offers:
+            self.offers = [offer for offer in self.offers if offer[0] != request_id]
+        return ByNames.pop_table(self, request_id)
 
     def last_offer(self, request: CacheableRequest) -> list[tuple[int, int, int]]:
         """The state at the end of a request's prompt, if it has named it itself and computed nothing behind it."""

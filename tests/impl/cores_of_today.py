@@ -8,6 +8,7 @@ from blockproof.impl import today
 
 impl.init_none_hash(impl.sha256)
 FLOAT: Any = SimpleNamespace(itemsize=4)
+CHECKPOINT: dict[str, Any] = {"num_prefill_checkpoint_blocks": 1, "prefill_checkpoint_alignment": 4}
 
 
 def full(size=4):

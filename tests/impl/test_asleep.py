@@ -56,6 +56,15 @@ def test_the_blocks_that_are_taken_next_stay():
     assert AWAKE > 10_000
 
 
+def test_many_are_taken_in_one_call():
+    core = pool(blocks=700)
+    core.free_blocks(core.get_new_blocks(699))
+    order = core.free_ids()
+    assert core.reset_prefix_cache()
+    assert [block.block_id for block in core.get_new_blocks(600)] == order[:600]
+    core.check()
+
+
 def test_a_reset_that_is_refused_forgets_nothing():
     core = pool()
     (block,) = core.get_new_blocks(1)

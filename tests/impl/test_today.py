@@ -229,6 +229,14 @@ def test_a_batch_leaves_the_watermark_free_as_one_by_one():
     assert core.manager.get_block_ids("b") == ([1, 2],)
 
 
+def test_a_batch_needs_one_token_of_each_unless_it_says_otherwise():
+    core = Core(full())
+    core.step(request := core.request("a", range(4)), 3)
+    core.manager.new_step_starts()
+    assert core.manager.allocate_slots_batch([request]) == [core.manager.empty_kv_cache_blocks]
+    assert [len(row) for row in core.manager.get_block_ids("a")] == [1]
+
+
 def test_who_reads_on_is_told_when_a_block_is_handed_out_or_all_names_go():
     core, told = Core(full(), blocks=5), []
     held = core.pool.get_new_blocks(2)

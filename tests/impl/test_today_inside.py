@@ -11,7 +11,7 @@ from blockproof.model.attention import Step, rules_for
 from blockproof.model.features import checkpoints
 from blockproof.model.ops import Group, Shape
 
-from .cores_of_today import FLOAT, Core, fine, full, states, window
+from .cores_of_today import CHECKPOINT, FLOAT, Core, fine, full, states, window
 
 
 def ring(size=2):
@@ -134,14 +134,53 @@ def test_a_step_leaves_its_checkpoint_where_the_rule_says(grid):
     assert len(found) > 5
 
 
+@pytest.mark.parametrize(("end", "named"), [(19, None), (20, 2), (21, 1)])
+def test_where_ends_alone_are_kept_the_step_that_ends_a_prompt_has_a_checkpoint(end, named):
+    """The prompt resumes at 20 tokens: what a step leaves behind these is named, in the entry of its last state where
+    it ends there, and in that of its checkpoint where it goes on to the end."""
+    core = Core(full(8), states(8, **CHECKPOINT), unit=4, scheduler=8, blocks=30, retention=0)
+    core.step(core.request("a", range(21)), end)
+    assert _named_states(core, "a") == ({} if named is None else {named: 20})
+
+
+@pytest.mark.parametrize(("end", "named"), [(21, {}), (22, {}), (23, {1: 20}), (24, {1: 20})])
+def test_a_request_that_comes_again_has_its_end_behind_all_but_its_last_token(end, named):
+    core = Core(full(8), states(8, **CHECKPOINT), unit=4, scheduler=8, blocks=30, retention=0)
+    core.step(request := core.request("a", range(21)), 21)
+    for token in range(3):
+        core.manager.new_step_starts()
+        request.append_output_token_ids(token)
+    core.manager.free(request)
+    core.manager.new_step_starts()
+    assert core.manager.reset_prefix_cache()
+    request.num_computed_tokens = 0
+    core.step(request, end)
+    assert _named_states(core, "a") == named
+
+
+def _named_states(core, name):
+    """By entry of the states' table, how many tokens the name of its block says."""
+    table = core.manager.get_blocks(name).blocks[1]
+    return {i: core.pool.covers(block, (i + 1) * 8) for i, block in enumerate(table) if block.content is not None}
+
+
 def test_a_checkpoint_has_a_block_and_a_name():
-    core = fine(num_prefill_checkpoint_blocks=1, prefill_checkpoint_alignment=4)
+    core = fine(**CHECKPOINT)
     core.step(core.request("a", range(30)), 30)
     row = core.manager.get_blocks("a").blocks[1]
     assert [block.is_null for block in row] == [True, True, False, False]
     assert core.pool.covers(row[2], 24) == 28
     core.manager.new_step_starts()
     assert core.admit(core.request("b", range(30)), 2) == 28
+
+
+def test_where_a_draft_had_its_state_a_checkpoint_has_its_own():
+    core = fine(num_speculative_blocks=1, **CHECKPOINT)
+    core.step(request := core.request("a", range(40)), 8)
+    _, of_draft = core.manager.get_block_ids("a")[1]
+    core.step(request, 16)
+    row = core.manager.get_block_ids("a")[1]
+    assert (row[1], len(row), 0 in row) == (of_draft, 4, False)
 
 
 def test_what_is_read_of_a_table():

@@ -8,9 +8,11 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 
 import pytest
 from blockproof.fuzz.adapters import impl_limits
+from blockproof.fuzz.adapters.impl import mutable_impl
 from blockproof.fuzz.adapters.impl_limits import LIMITS, LowLimits, is_short
 from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
 from blockproof.fuzz.adapters.vllm.surroundings import BLOCKS_MOVE, NUMBERS_VARIABLE, Surroundings
@@ -219,6 +221,21 @@ def test_a_core_that_is_made_while_another_is_called_takes_its_limits_for_low_on
     with made:
         assert block_pool._BULK == 2
     assert _surroundings() == usual
+
+
+def test_limits_are_low_in_a_module_that_was_read_again(monkeypatch):
+    """Random mutants are: a hunt whose limits stayed as they were never came to what is done in bulk."""
+    shape, name = Shape((Group("full", 1),), 30, 14, 1, 1, 9), "blockproof.impl.today.asleep"
+    again = ModuleType(name)
+    vars(again).update(vars(import_module(name)))
+    LowLimits(shape, "blockproof.impl")
+    mutable = mutable_impl("impl-today")
+    monkeypatch.setitem(sys.modules, name, again)
+    mutable.forget()
+    with LowLimits(shape, "blockproof.impl"):
+        assert vars(again)["AWAKE"] == LIMITS["today.asleep"]["AWAKE"]
+    monkeypatch.undo()
+    mutable.forget()
 
 
 @pytest.mark.parametrize("digests", [False, True])
