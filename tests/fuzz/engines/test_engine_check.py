@@ -11,6 +11,8 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.engine_check import check_engine
 from blockproof.fuzz.opening.new_target import write_target
 from blockproof.fuzz.simulation.answers import problem_with
+from blockproof.fuzz.simulation.checks import HINTS
+from blockproof.fuzz.simulation.judges import JUDGES
 from blockproof.fuzz.simulation.protocol import (
     Delivered,
     EngineView,
@@ -86,6 +88,10 @@ def test_each_mistake_is_explained(template, old, new, judge, said):
     assert said in wrong[0].what
     assert wrong[0].hint
     assert any("in the engine, or in what shows it" in line for line in report.lines())
+
+
+def test_every_judge_has_a_hint():
+    assert {*HINTS} == {*JUDGES}
 
 
 def test_an_engine_that_ends_its_process_is_told(template):
