@@ -49,6 +49,8 @@ class Book:
     """By reserved place, what it may be instead, if an earlier request of that id is meant."""
     used: dict[int, int] = field(default_factory=dict)
     """By place, when it was reserved or found last."""
+    settled: dict[int, int] = field(default_factory=dict)
+    """By place, when it was stored or found last: an engine may count from the beginning of a store or from its end."""
     pins: Counter[int] = field(default_factory=Counter)
     loading: Counter[int] = field(default_factory=Counter)
     unread: set[int] = field(default_factory=set)

@@ -172,7 +172,7 @@ class TierJudge:
                 other = "another content" if holds[0] != tag else "what was computed under another salt"
                 self._find(event.tier, f"place {place} is found, and holds {other}; {event.request} looks")
             if book.facts.policy != "fifo":
-                book.used[place] = self._now
+                book.used[place] = book.settled[place] = self._now
         if len(event.places) > len(wanted):
             self._find(event.tier, f"more blocks are found than there are; {event.request} looks")
         elif len(event.places) < self._run_of(wanted, book.names.__contains__):
@@ -217,6 +217,7 @@ class TierJudge:
                 self._find(event.tier, f"place {place} counts as stored, and holds {said(tag)}")
             name = self._as_elsewhere(tag) if claimed is None else claimed
             book.put(place, name)
+            book.settled[place] = self._now
             self._reach.stored(event.tier, name)
             book.unread.discard(place)
             if not book.facts.keeps:
@@ -257,7 +258,7 @@ class TierJudge:
             return
         for other in book.held:
             free_to_go = not (book.pins[other] or book.loading[other] or other in event.places)
-            if free_to_go and book.used[other] < book.used[place]:
+            if free_to_go and book.settled[other] < book.used[place]:
                 what = f"place {place} is evicted, and place {other}"
                 used = "was used" if book.facts.policy == "lru" else "was stored"
                 self._find(event.tier, f"{what}, which nobody needs, {used} before it")
