@@ -101,6 +101,25 @@ def test_an_engine_that_ends_its_process_is_told(template):
     assert main(["simulate", "--target", target, "--steps", "50", "--seed", "3"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        ('raise NotImplementedError("no blocks of two tokens")', 0, "NotImplementedError: no blocks of two tokens"),
+        ('raise AssertionError("no blocks of two tokens")', 1, "fate: AssertionError in start"),
+    ],
+)
+def test_a_refusal_is_told_by_its_reason_and_an_assertion_in_start_is_a_finding(template, capsys, raised, code, said):
+    source = template.read_text()
+    start = source.index("\n", source.index("    def start("))
+    check = f"\n        if shape.groups[0].block_size == 2:\n            {raised}"
+    template.write_text(source[:start] + check + source[start:])
+    target = f"{template}:make_engine"
+    assert (
+        main(["simulate", "--target", target, "--steps", "2000", "--seed", "3", "--out", str(template.parent)]) == code
+    )
+    assert said in capsys.readouterr().out
+
+
 def test_what_is_not_shown_is_named(template):
     source = template.read_text().replace('slots=(Slots(table=tuple(state["blocks"])),)', "slots=None")
     template.write_text(source.replace("    def look(self)", "    def looks(self)"))
