@@ -68,6 +68,7 @@ class EngineReport:
         lines += [f"  the process was lost: {self.lost}"] if self.lost else []
         wrong = sum(bool(one.judge) for one in self.checks)
         right = f"all {len(self.checks)} answers are right" if self.checks else "nothing was asked"
+        right = f"{len(self.checks)} answers are right, and no more was asked" if self.lost and self.checks else right
         lines.append(f"{wrong} of {len(self.checks)} answers are wrong" if wrong else right)
         return lines
 

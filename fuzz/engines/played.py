@@ -4,10 +4,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..findings.story_finding import StoryFinding
+from ..findings.story_finding import StoryFinding, place_of
 from ..simulation.judges import FATE
 from ..simulation.run import Fates
 from ..simulation.traffic import EngineFacts
+
+
+def found_at_start(error: Exception) -> list[StoryFinding]:
+    """An assertion that fails in an engine's start is a finding; whatever else is raised there may be a refusal."""
+    if not isinstance(error, AssertionError):
+        return []
+    rule = f"AssertionError in {place_of(error.__traceback__)}"
+    return [StoryFinding(FATE, rule, f"start raises AssertionError: {str(error)[:300]}; the engine is not built", 0)]
 
 
 @dataclass(frozen=True)

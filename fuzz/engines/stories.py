@@ -24,6 +24,7 @@ from ..simulation.protocol import PoolTooSmallError
 from ..simulation.tier_policies import shares_found
 from ..targets.base import TargetUnavailableError
 from ..traces.reducer import Reducer, SearchLimits
+from .played import found_at_start
 from .simulated import NOT_BUILT_AGAIN, NOT_ITS_OWN, opened
 
 MOST_STEPS = 3000
@@ -126,9 +127,10 @@ class _StoryReducer(Reducer[Any, StoryFinding]):
         """The candidate, if its engine can be built and the same judge objects to the same."""
         try:
             run = self._family.run_of(candidate, self._fault)
-        except Exception:
-            return None
-        found = run.run(MOST_STEPS)
+        except Exception as error:
+            found = found_at_start(error)
+        else:
+            found = run.run(MOST_STEPS)
         again = [one for one in found if one.kind == self.finding.kind]
         if not again:
             return None
@@ -177,8 +179,11 @@ class Stories:
         try:
             run = self.family.run_of(story, self.task.fault)
         except Exception as error:
+            is_ours = not isinstance(error, PoolTooSmallError) and self.family.builds(story)
+            if not is_ours and (found_then := found_at_start(error)):
+                return found_then
             told.not_built[f"{type(error).__name__}: {str(error)[:120]}"] += 1
-            if not isinstance(error, PoolTooSmallError) and self.family.builds(story):
+            if is_ours:
                 told.reached[NOT_BUILT_AGAIN] += 1
             return ()
         found: Sequence[StoryFinding] = run.run(MOST_STEPS)

@@ -18,7 +18,7 @@ from ..opening.wire import document_of, line_of
 from ..simulation.story import SimulatedStory, story_from_json, story_to_json
 from ..simulation.traffic import EngineFacts
 from ..targets.base import TargetLostError, TargetUnavailableError
-from .played import Played, facts_from_json, facts_to_json, played_from_json
+from .played import Played, facts_from_json, facts_to_json, found_at_start, played_from_json
 from .simulated import STORY_SECONDS, SimulatedFamily
 from .stories import MOST_STEPS
 
@@ -86,7 +86,8 @@ def main(target: str, read: str, write: str) -> None:
         try:
             run = family.run_of(story)
         except Exception as error:  # an engine's start can fail in any way
-            say(asdict(Played(not_built=f"{type(error).__name__}: {str(error)[:120]}")))
+            found = found_at_start(error)
+            say(asdict(Played(found, not_built="" if found else f"{type(error).__name__}: {str(error)[:120]}")))
             continue
         found = run.run(MOST_STEPS)
         say(asdict(Played(found, run.fates, dict(run.reached))))

@@ -143,6 +143,7 @@ def batch_of(raw: Any, number: int) -> ScheduledBatch:
             tuple(raw.get("preempted", ())),
             number,
             tuple(raw.get("cleared", ())),
+            tuple(raw.get("awaited", ())),
         )
     except (TypeError, AttributeError, ValueError, KeyError) as error:
         raise EngineProgramError(f"no batch can be read: {error}") from None

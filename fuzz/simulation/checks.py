@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...model.ops import Item
 from ..kinds import KINDS
-from .judges import CAPACITY, FATE, MEMORY, PROGRESS, TOKENS
+from .judges import CAPACITY, CHECKS, FATE, MEMORY, PROGRESS, TIER, TOKENS
 from .protocol import ClientRequest, EngineShape
 from .story import Happening, SimulatedStory
 from .traffic import EngineFacts, room_for, shape_with
@@ -23,6 +23,9 @@ HINTS: Mapping[str, str] = {
     "again; a request that ends says so in `Delivered.ended`",
     FATE: "what one request does must not end the engine: refuse it by `Delivered(id, ended='refused')`",
     CAPACITY: "`idle()` is True and `look().free` as at the start once all have ended, those that were cancelled too",
+    CHECKS: "`objections()` returns what the engine's own checks object to, and nothing else",
+    TIER: "`tier_events()` tells in its order what was done since it was asked last; place n has the slots from n * b "
+    "on, b being the block size",
 }
 """What to look at, by judge. The engine may be wrong, or what shows it."""
 

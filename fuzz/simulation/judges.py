@@ -25,6 +25,8 @@ QUIET = 25
 """Rounds in a row in which nothing at all happens, though somebody waits: then it stands still."""
 PATIENCE = 200
 """Rounds, beside four for each token that somebody is still owed, in which nobody gets a token."""
+AGAIN = 50
+"""So many of them at least compute or transfer something: in the others only what was begun goes on."""
 FOR_NOBODY = 1000
 """Rounds that compute something, since somebody was owed something."""
 
@@ -79,7 +81,7 @@ class ClientJudge:
         """Those whose id was used again."""
         self.found: list[tuple[str, str]] = []
         self.reached: Counter[str] = Counter()
-        self.weights = self._quiet = self._barren = self._for_nobody = 0
+        self.weights = self._quiet = self._barren = self._begun = self._for_nobody = 0
         self._capacity: int | None = None
 
     # Clients.
@@ -178,18 +180,19 @@ class ClientJudge:
     # Progress and capacity.
 
     def round(self, *, computed: int, moved: bool, waiting: bool) -> None:
-        """A round is over in which so many tokens were computed; `moved`: somebody has got something, or a client has
-        done something; `waiting`: more happens by itself, a transfer or a client's return."""
+        """A round is over in which so many tokens were computed, or else transfers begun; `moved`: somebody has got
+        something, or a client has done something; `waiting`: more happens by itself, as a transfer goes on."""
         live = self.live
         for client in live:
             client.silent += 1
-        self._barren = 0 if moved or not live else self._barren + 1
+        is_barren = bool(live) and not moved
+        self._barren, self._begun = (self._barren + 1, self._begun + bool(computed)) if is_barren else (0, 0)
         self._for_nobody = self._for_nobody + bool(computed) if not live else 0
         self._quiet = 0 if moved or computed or waiting or not live else self._quiet + 1
         names = ", ".join(client.request.id for client in live)
         if self._quiet >= QUIET + self._timeout:
             self.found.append((PROGRESS, f"{names}: nothing happens any more, in {self._quiet} rounds"))
-        elif self._barren >= PATIENCE + self._timeout + 4 * sum(client.owed for client in live):
+        elif self._begun >= AGAIN and self._barren >= PATIENCE + self._timeout + 4 * sum(one.owed for one in live):
             self.found.append((PROGRESS, f"{names}: computed again and again, and nobody gets anything"))
         elif self._for_nobody >= FOR_NOBODY:
             self.found.append((PROGRESS, "the engine: computes on and on, and nobody is owed anything"))

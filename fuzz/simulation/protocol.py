@@ -220,6 +220,9 @@ class SlotTransfer:
     tier: str = "host"
     other: tuple[int, ...] = ()
     """Slots in the other memory, one for each."""
+    above: str = ""
+    """The tier in which `device` are slots, where a block goes from one tier to a lower one (a store) or comes up from
+    there (a load); empty: the device."""
     request: str = ""
     positions: tuple[int, ...] = ()
     """Of `request`, one for each."""

@@ -158,7 +158,7 @@ class SimulatedRun:
         computed, batch = 0, self._call("schedule")
         if batch is not None:
             self._moved |= self.judge.deliver(batch.delivered)
-            computed = sum(part.count for part in batch.parts)
+            computed = sum(part.count for part in batch.parts) or len(batch.transfers)
             self._launch(batch)
         else:
             self._hear()
@@ -173,7 +173,7 @@ class SimulatedRun:
         self.judge.round(computed=computed, moved=self._moved or troubled, waiting=waiting or self._transferred)
         self.rounds += 1
         self._idle_now = not self.judge.live and self._is_idle()
-        busy = self._moved or self.judge.live or self._flying or self.device.busy or troubled
+        busy = self._moved or self.judge.live or self._flying or moving or self._transferred or troubled
         busy = busy or (computed > 0 and self.network is not None)  # a half may finish what its router has forgotten
         self._still = 0 if busy else self._still + 1
         if self._idle_now and not self._flying:

@@ -45,8 +45,12 @@ class Book:
     """How many places hold a block of this name."""
     reserved: dict[int, Name | None] = field(default_factory=dict)
     """By place, what is to be stored there, if it was said."""
+    formerly: dict[int, set[Name]] = field(default_factory=dict)
+    """By reserved place, what it may be instead, if an earlier request of that id is meant."""
     used: dict[int, int] = field(default_factory=dict)
     """By place, when it was reserved or found last."""
+    settled: dict[int, int] = field(default_factory=dict)
+    """By place, when it was stored or found last: an engine may count from the beginning of a store or from its end."""
     pins: Counter[int] = field(default_factory=Counter)
     loading: Counter[int] = field(default_factory=Counter)
     unread: set[int] = field(default_factory=set)
@@ -57,6 +61,8 @@ class Book:
     """Of these, how many may be left empty: they could not stay without the others of their event."""
     left: set[Name] = field(default_factory=set)
     """What was evicted in this call."""
+    unowed: set[Name] = field(default_factory=set)
+    """What this tier need not keep: its store was given up, or it was computed under other weights."""
     due: list[Due] = field(default_factory=list)
     ideal: dict[str, IdealTier] = field(default_factory=dict)
 
@@ -77,13 +83,17 @@ class Book:
 
     def has(self, name: Name) -> bool:
         """True if such a block is found, or may be: nobody has said under which salt it is."""
-        return name in self.names or (name[0], UNSAID) in self.names
+        may_be = name in self.names or (name[0], UNSAID) in self.names
+        return may_be or (name[1] == UNSAID and any(tag == name[0] for tag, _ in self.names))
 
     def put(self, place: int, name: Name) -> None:
         """It is found there."""
         self.take(place)
         self.held[place] = name
         self.names[name] += 1
+        self.unowed.discard(name)
+        if self.facts.above and name == OVERTAKEN:  # it may be what was evicted above
+            self.due.clear()
         for due in self.due:
             for missing in [one for one in due.missing if one == name or (one[0], UNSAID) == name]:
                 del due.missing[missing]

@@ -5,7 +5,7 @@ no count is negative and no more is held than there are places; nothing is evict
 what is given up as out of reach is; the whole blocks of who ends are stored where the engine says so.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from .device import SimulatedDevice
@@ -38,11 +38,15 @@ class TierJudge:
         self._keeping = Keeping(self._books, device, self.reached, self._find)
         self._reach = TierReach(self._books, device, self._find)
         self._now = 0
-        self._moving: dict[str, tuple[Book, SlotTransfer, list[int]]] = {}
+        self._moving: dict[str, tuple[Book, list[int]] | None] = {}
+        """By transfer, the places that it reads, if it reads a tier."""
         self._to_come = Counter[tuple[str, int]]()
         """By tier and place, how often it is stored in what is left to be heard."""
         self._before: dict[tuple[str, str], list[Name]] = {}
         """By tier and request, the names of its blocks before what happens now."""
+        self._former = defaultdict[tuple[str, str, int], set[Name]](set)
+        """By tier, request and number of a block, the same of those who had this id before: what they have left may be
+        stored when the id is used again."""
 
     # What the device sees.
 
@@ -55,25 +59,27 @@ class TierJudge:
         self._keeping.launched({name: requests[name].computed for name in names})
         self._reach.launched(batch)
         for told in batch.transfers:
-            book = self._books.get(told.tier)
-            if book is None or told.request or told.group != book.facts.group:
-                continue
-            places = list(dict.fromkeys(slot // book.size for slot in told.other))
-            if told.kind == "load":
-                self._load(told, book, places)
-            elif not told.now:
-                self._moving[told.id] = book, told, places
-                for place in places:
-                    if place not in book.reserved:
-                        self._find(told.tier, f"{told.id} stores into place {place}, which is not reserved")
+            lower, upper = (told.tier, told.other), (told.above, told.device)
+            for reads, (tier, slots) in zip((told.kind == "load", told.kind == "store"), (lower, upper), strict=True):
+                book = self._books.get(tier)
+                if book is None or told.request or told.group != book.facts.group:
+                    continue
+                places = list(dict.fromkeys(slot // book.size for slot in slots))
+                if reads:
+                    self._reads(told, tier, book, places)
+                elif not told.now:
+                    self._moving.setdefault(told.id)
+                    for place in places:
+                        if place not in book.reserved:
+                            self._find(tier, f"{told.id} stores into place {place}, which is not reserved")
 
-    def _load(self, told: SlotTransfer, book: Book, places: list[int]) -> None:
-        self.reached["tier blocks loaded"] += len(places)
-        for place in places:
-            if place not in book.held:
-                self._find(told.tier, f"{told.id} loads from place {place}, where nothing is stored")
+    def _reads(self, told: SlotTransfer, tier: str, book: Book, places: list[int]) -> None:
+        self.reached["tier blocks loaded"] += len(places) * (told.kind == "load")
+        for place in places:  # what goes to another tier at once may have left by now
+            if place not in book.held and not (told.now and told.above):
+                self._find(tier, f"{told.id} loads from place {place}, where nothing is stored")
         if not told.now:
-            self._moving[told.id] = book, told, places
+            self._moving[told.id] = book, places
             book.loading.update(places)
 
     def landed(self) -> None:
@@ -84,15 +90,19 @@ class TierJudge:
         """Transfers have ended."""
         failures = set(failed)
         for id in (*done, *failures):
-            if (moved := self._moving.pop(id, None)) is not None and moved[1].kind == "load":
-                moved[0].loading.subtract(moved[2])
+            if (read := self._moving.pop(id, None)) is not None:
+                read[0].loading.subtract(read[1])
                 if id in failures:
-                    moved[0].unread.update(moved[2])
+                    read[0].unread.update(read[1])
 
     # What happens to requests.
 
     def will_happen(self, one: Happening) -> None:
         """Clients or an operator are about to do this: what is stored meanwhile is what was computed before."""
+        new = one.request.id if one.what == "add" and one.request is not None else one.new
+        for name, book in self._books.items():
+            for number, block in enumerate(names_of(self._device, book, new)):
+                self._former[name, new, number].add(block)
         if one.what in ("truncate", "reweigh"):
             for id in [one.id] if one.id else self._device.requests:
                 for name, book in self._books.items():
@@ -162,7 +172,7 @@ class TierJudge:
                 other = "another content" if holds[0] != tag else "what was computed under another salt"
                 self._find(event.tier, f"place {place} is found, and holds {other}; {event.request} looks")
             if book.facts.policy != "fifo":
-                book.used[place] = self._now
+                book.used[place] = book.settled[place] = self._now
         if len(event.places) > len(wanted):
             self._find(event.tier, f"more blocks are found than there are; {event.request} looks")
         elif len(event.places) < self._run_of(wanted, book.names.__contains__):
@@ -174,6 +184,7 @@ class TierJudge:
             self._find(event.tier, f"{what}; {event.request} looks")
 
     def _reserved(self, event: TierEvent, book: Book) -> None:
+        self._keeping.goes_down(book.facts.above)
         before = self._before.get((event.tier, event.request))
         claimed = names_of(self._device, book, event.request) if before is None else before
         for number, place in enumerate(event.places, event.first):
@@ -182,9 +193,10 @@ class TierJudge:
             name = claimed[number] if 0 <= number < len(claimed) else None
             book.reserved[place] = name = NOTHING_ASKED if event.first == NOBODY else name
             book.used[place] = self._now
+            book.formerly[place] = self._former.get((event.tier, event.request, number), set())
             for due in book.due:
-                if name is not None:
-                    due.missing.pop(name, None)
+                for one in (name, *book.formerly[place]):
+                    due.missing.pop(one or NOTHING_ASKED, None)
         self._needed(event.tier, book, book.free)
 
     def _stored(self, event: TierEvent, book: Book) -> None:
@@ -192,27 +204,38 @@ class TierJudge:
         for place in event.places:
             if place not in book.reserved:
                 self._find(event.tier, f"place {place} counts as stored, and was not reserved")
-            claimed = book.reserved.pop(place, None)
+            claimed, former = book.reserved.pop(place, None), book.formerly.pop(place, set())
             self._to_come[event.tier, place] -= 1
             tag = cells.get((event.tier, (place + 1) * book.size - 1))
             if self._to_come[event.tier, place]:  # what is stored there after it, in the same call, is there by now
                 claimed = claimed or OVERTAKEN
                 tag = claimed[0]
+            if may_be := {name for name in former if name[0] == tag}:
+                may_be |= {claimed} if claimed is not None and claimed[0] == tag else set()
+                claimed = may_be.pop() if len(may_be) == 1 else (tag, UNSAID)
             if claimed not in (NOTHING_ASKED, OVERTAKEN) and (tag <= 0 or (claimed is not None and claimed[0] != tag)):
                 self._find(event.tier, f"place {place} counts as stored, and holds {said(tag)}")
-            name = (tag, UNSAID) if claimed is None else claimed
+            name = self._as_elsewhere(tag) if claimed is None else claimed
             book.put(place, name)
+            book.settled[place] = self._now
             self._reach.stored(event.tier, name)
             book.unread.discard(place)
             if not book.facts.keeps:
                 for ideal in book.ideal.values():
                     ideal.store(name)
 
+    def _as_elsewhere(self, tag: int) -> Name:
+        """The name under which another tier has, or had until now, this content."""
+        books = self._books.values()
+        names = {name for book in books for name in (*book.held.values(), *book.left) if name[0] == tag}
+        return names.pop() if len(names) == 1 else (tag, UNSAID)
+
     def _released(self, event: TierEvent, book: Book) -> None:
         for place in event.places:
             if place not in book.reserved:
                 self._find(event.tier, f"place {place} is released, and was not reserved")
-            book.reserved.pop(place, None)
+            name = book.reserved.pop(place, None)
+            book.unowed |= book.formerly.pop(place, set()) | ({name} if name else set())
 
     def _evicted(self, event: TierEvent, book: Book) -> None:
         book.spared = len(event.places) - 1 if book.facts.together else 0
@@ -227,6 +250,7 @@ class TierJudge:
             if book.pins[place] > 0 or book.loading[place] > 0:
                 self._find(event.tier, f"place {place} is evicted while it is {self._why(book, place)}")
             self._turn(event, book, place)
+            self._keeping.evicted(event.tier, name)
 
     def _turn(self, event: TierEvent, book: Book, place: int) -> None:
         """Whether it was this place's turn; those that leave in one event may come in any order."""
@@ -234,11 +258,23 @@ class TierJudge:
             return
         for other in book.held:
             free_to_go = not (book.pins[other] or book.loading[other] or other in event.places)
-            if free_to_go and book.used[other] < book.used[place]:
+            if free_to_go and book.settled[other] < book.used[place]:
                 what = f"place {place} is evicted, and place {other}"
                 used = "was used" if book.facts.policy == "lru" else "was stored"
                 self._find(event.tier, f"{what}, which nobody needs, {used} before it")
                 return
+
+    def _moved(self, event: TierEvent, book: Book) -> None:
+        for place in event.places:
+            name = book.held.get(place)
+            if name is None:
+                self._find(event.tier, f"place {place} is moved, and nothing is stored there")
+                continue
+            if book.pins[place] > 0 or book.loading[place] > 0:
+                self._find(event.tier, f"place {place} is moved while it is {self._why(book, place)}")
+            book.take(place)
+            if not any(other.has(name) for other in self._books.values()):
+                self._find(event.tier, f"place {place} is moved, and no tier holds what was there")
 
     def _stranded(self, event: TierEvent, book: Book) -> None:
         names = dict[int, Name]()
@@ -321,6 +357,7 @@ _HEARD: Mapping[str, Callable[[TierJudge, TierEvent, Book], None]] = {
     "stored": TierJudge._stored,
     "released": TierJudge._released,
     "evicted": TierJudge._evicted,
+    "moved": TierJudge._moved,
     "stranded": TierJudge._stranded,
     "dropped": TierJudge._dropped,
     "pinned": TierJudge._pinned,

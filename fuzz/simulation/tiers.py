@@ -12,7 +12,17 @@ TierPolicy: TypeAlias = Literal["lru", "fifo", "arc", ""]
 Of the first two each victim is judged."""
 Kept: TypeAlias = Literal["ended", "cancelled", "preempted"]
 TierDeed: TypeAlias = Literal[
-    "looked", "reserved", "stored", "released", "evicted", "stranded", "dropped", "pinned", "unpinned", "emptied"
+    "looked",
+    "reserved",
+    "stored",
+    "released",
+    "evicted",
+    "moved",
+    "stranded",
+    "dropped",
+    "pinned",
+    "unpinned",
+    "emptied",
 ]
 TIER_DEEDS = get_args(TierDeed)
 NOBODY = -1
@@ -33,6 +43,9 @@ class LowerTier:
     """Of layers, whose blocks these are."""
     together: bool = False
     """Blocks that are evicted in one event leave together or not at all: it is enough if one of them was needed."""
+    above: str = ""
+    """The tier whose blocks come here when they are evicted there, as far as there is room. What is here counts as kept
+    by that tier, too."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,8 @@ class TierEvent:
     * `reserved`: `places` are taken for blocks of `request` from number `first` on (or `NOBODY`), which are to be
       stored; `stored`: they are found from now on; `released`: they will not be stored.
     * `evicted`: they are given up to make room for what is reserved next, in the same call and in one event.
+    * `moved`: they are given up since another tier holds them by now, as when a block comes up. No need of room, and no
+      turn, either.
     * `stranded`: they are given up since nobody can reach them: a block before them is gone from all tiers and from the
       device, so that no look gets so far. It takes no need of room, and no turn.
     * `dropped`: they are given up since a load from there has failed; `emptied`: all are given up.

@@ -17,7 +17,7 @@ from ...simulation.judges import CAPACITY, CHECKS, FATE, MEMORY, PROGRESS, TOKEN
 from ...simulation.protocol import ClientRequest
 from ...simulation.story import SimulatedStory
 from ...workload.bounds import keeps_states
-from . import remedies
+from . import connector_remedies, remedies
 from .loads import LATER, NOW
 from .scheduler_config import Setup, setup_of
 
@@ -204,6 +204,12 @@ KNOWN: Mapping[str, KnownCause] = {
         fixed="0.28",
         engine=remedies.reset_only_when_idle,
     ),
+    "vllm-project/vllm#49674": KnownCause(
+        *((PROGRESS,), lambda story, setup: setup.asynchronous and bool(setup.connector)),
+        rule="computed again and again",
+        fixed="0.31",
+        engine=remedies.free_who_is_set_back_at_once,
+    ),
     "vllm-project/vllm#52520": KnownCause(
         (PROGRESS,),
         lambda story, setup: setup.asynchronous and _has_states(setup),
@@ -229,6 +235,20 @@ KNOWN: Mapping[str, KnownCause] = {
         lambda story, setup: bool(setup.connector) and setup.policy == "priority" and len(story.jobs) > 1,
         rule="nothing happens",
         engine=remedies.serve_who_holds_blocks_first,
+    ),
+    "vllm-project/vllm#54392": KnownCause(
+        (MEMORY,),
+        lambda story, setup: setup.drafts > 0 and bool(setup.connector) and _has_states(setup),
+        rule="drafts, and has",
+        fixed="0.29",
+        engine=remedies.keep_padded_steps_whole,
+    ),
+    "vllm-project/vllm#53962": KnownCause(
+        (FATE,),
+        lambda story, setup: setup.asynchronous and setup.drafts > 0 and bool(setup.connector),
+        rule="with count=-",
+        fixed="0.29",
+        engine=remedies.pad_no_step_up_to_the_end,
     ),
     "lookup-asserts": KnownCause(
         (FATE,),
@@ -279,13 +299,13 @@ KNOWN: Mapping[str, KnownCause] = {
         *((FATE,), lambda story, setup: setup.connector in CHUNKS),
         rule="^schedule raises AssertionError",
         fixed="0.27",
-        engine=remedies.store_nothing_of_who_never_ran,
+        engine=connector_remedies.store_nothing_of_who_never_ran,
     ),
     "vllm-project/vllm#52170": KnownCause(
         *((FATE,), lambda story, setup: setup.connector in CHUNKS),
         rule="^schedule raises AssertionError",
         fixed="0.27",
-        engine=remedies.store_what_has_blocks,
+        engine=connector_remedies.store_what_has_blocks,
     ),
     "chunks-not-offloaded": KnownCause(
         *((FATE,), lambda story, setup: setup.connector in CHUNKS and _has_chunks(setup)),
@@ -296,12 +316,17 @@ KNOWN: Mapping[str, KnownCause] = {
     "load-over-stored-block": KnownCause(
         *(READS, lambda story, setup: setup.connector == "multi"),
         fixed="0.33",
-        engine=remedies.wait_for_stores_of_loaded_blocks,
+        engine=connector_remedies.wait_for_stores_of_loaded_blocks,
     ),
     "copy-over-stored-block": KnownCause(
         *(READS, lambda story, setup: setup.connector in CHUNKS and _has_states(setup)),
         fixed="0.29",
-        engine=remedies.wait_for_stores_of_copied_blocks,
+        engine=connector_remedies.wait_for_stores_of_copied_blocks,
+    ),
+    "hole-in-a-stored-chunk": KnownCause(
+        *(READS, lambda story, setup: setup.connector in CHUNKS and _has_windows(setup)),
+        fixed="0.33",
+        engine=connector_remedies.store_behind_the_last_hole,
     ),
     "simple-offload-asserts": KnownCause(
         (FATE,),
@@ -311,18 +336,24 @@ KNOWN: Mapping[str, KnownCause] = {
             setup if _has_full(setup) or setup.connector not in SIMPLE else replace(setup, connector="")
         ),
     ),
+    "host-hit-within-a-block": KnownCause(
+        *((FATE,), lambda story, setup: setup.connector in SIMPLE and _has_states(setup)),
+        rule="^schedule raises AssertionError",
+        fixed="0.31",
+        engine=remedies.look_up_whole_blocks_on_the_host,
+    ),
     "block-of-another-group-stored": KnownCause(
         *((FATE,), lambda story, setup: setup.connector in SIMPLE and len(setup.shape.groups) > 1),
         rule="^update raises AssertionError",
-        engine=remedies.store_own_blocks_only,
+        engine=connector_remedies.store_own_blocks_only,
     ),
     "lazy-offload-never-rests": KnownCause(
         *((CHECKS,), lambda story, setup: setup.connector in SIMPLE),
         rule="^never at rest",
-        engine=remedies.rest_without_requests,
+        engine=connector_remedies.rest_without_requests,
     ),
     "prompt-loaded-whole": KnownCause(
-        *((*READS, PROGRESS), _whole_prompt), request=_not_whole, engine=remedies.leave_last_token_out
+        *((*READS, PROGRESS), _whole_prompt), request=_not_whole, engine=connector_remedies.leave_last_token_out
     ),
     "window-cut-too-early": KnownCause(
         READS,

@@ -12,10 +12,8 @@ from typing import Any
 from ....model.arith import cdiv
 from ....model.attention import NO_STEP, Mamba, Step, Written, rule_for
 from ....model.config_json import NARROW
-from ....model.ops import NULL
 from ...kinds import STATE_SPECS
 from ...simulation.protocol import PoolTooSmallError
-from .scheduler_config import module
 
 
 def _managers(engine: Any) -> list[Any]:
@@ -26,7 +24,7 @@ def _with_states(engine: Any) -> list[Any]:
     return [manager for manager in _managers(engine) if hasattr(manager, "mamba_cache_mode")]
 
 
-def _wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
+def wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
     """Replace a method of one object: `change` gets the original and the call's arguments."""
     setattr(owner, name, partial(change, getattr(owner, name)))
 
@@ -65,7 +63,7 @@ def register_written_states_only(engine: Any) -> None:
                 engine.pool.evict_blocks({block.block_id})
         return result
 
-    _wrap(core, "allocate_slots", allocate)
+    wrap(core, "allocate_slots", allocate)
     for single in _with_states(engine):
         single.cache_blocks = partial(cache, single, single.cache_blocks)
 
@@ -88,7 +86,7 @@ def cut_every_hit(engine: Any) -> None:
         cut = tuple(list(row)[: cdiv(length, size)] for row, size in zip(rows, sizes, strict=True))
         return (cut, length, *rest)
 
-    _wrap(coordinator, "find_longest_cache_hit", find)
+    wrap(coordinator, "find_longest_cache_hit", find)
 
 
 def hold_hits_first(engine: Any) -> None:
@@ -103,7 +101,7 @@ def hold_hits_first(engine: Any) -> None:
         engine.pool.free_blocks(blocks[::-1])
         return result
 
-    _wrap(coordinator, "allocate_new_computed_blocks", begin)
+    wrap(coordinator, "allocate_new_computed_blocks", begin)
 
 
 def cut_windows_by_known_tokens(engine: Any) -> None:
@@ -115,7 +113,7 @@ def cut_windows_by_known_tokens(engine: Any) -> None:
 
     for manager in _managers(engine):
         if type(manager.kv_cache_spec).__name__ in NARROW:
-            _wrap(manager, "remove_skipped_blocks", skip)
+            wrap(manager, "remove_skipped_blocks", skip)
 
 
 def count_no_tokens_between_chunks(engine: Any) -> None:
@@ -164,15 +162,13 @@ def count_one_state_more(engine: Any) -> None:
         def count(original: Callable[..., Any], name: str, *given: Any, single: Any = manager, **named: Any) -> Any:
             return original(name, *given, **named) + (not single.req_to_blocks.get(name))
 
-        _wrap(manager, "get_num_blocks_to_allocate", count)
+        wrap(manager, "get_num_blocks_to_allocate", count)
 
 
 def count_no_states_below_zero(engine: Any) -> None:
     """No group counts on fewer than no blocks."""
     for manager in _with_states(engine):
-        _wrap(
-            manager, "get_num_blocks_to_allocate", lambda original, *given, **named: max(0, original(*given, **named))
-        )
+        wrap(manager, "get_num_blocks_to_allocate", lambda original, *given, **named: max(0, original(*given, **named)))
 
 
 def count_copied_states_once(engine: Any) -> None:
@@ -190,7 +186,7 @@ def count_copied_states_once(engine: Any) -> None:
                 return many
             return many - (1 if name in single._allocated_block_reqs else 1 + single.num_speculative_blocks)
 
-        _wrap(manager, "get_num_blocks_to_allocate", count)
+        wrap(manager, "get_num_blocks_to_allocate", count)
 
 
 def give_up_states_behind_gaps(engine: Any) -> None:
@@ -205,11 +201,20 @@ def give_up_states_behind_gaps(engine: Any) -> None:
                     engine.pool.free_blocks([table[entry]])
                     table[entry] = engine.pool.null_block
 
-        _wrap(manager, "remove_skipped_blocks", skip)
+        wrap(manager, "remove_skipped_blocks", skip)
+
+
+def look_up_whole_blocks_on_the_host(engine: Any) -> None:
+    """No hit in a store of single blocks ends within a block."""
+    for worker in engine.connected():
+        manager: Any = getattr(worker.scene.connector, "scheduler_manager", None)
+        if hasattr(manager, "cpu_coordinator"):
+            manager.cpu_coordinator.enable_partial_hash_hits = False
 
 
 def look_up_whole_blocks(engine: Any) -> None:
-    """No hit ends within a block, and nothing is registered for one that would."""
+    """No hit ends within a block, on the host neither, and nothing is registered for one that would."""
+    look_up_whole_blocks_on_the_host(engine)
     coordinator = engine.scheduler.kv_cache_manager.coordinator
     if not getattr(coordinator, "enable_partial_hash_hits", False):
         return
@@ -221,100 +226,42 @@ def look_up_whole_blocks(engine: Any) -> None:
             manager._cache_partial_tail_block = lambda *given, **named: None
 
 
-def wait_for_stores_of_copied_blocks(engine: Any) -> None:
-    """A store from a block has ended before another block is copied over it."""
-    for worker in engine.connected():
-        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
-        if not hasattr(half, "_current_batch_allocated_block_ids"):
-            continue
+def keep_padded_steps_whole(engine: Any) -> None:
+    """A step of one token that is filled up with drafts is not cut where states are kept."""
 
-        def build(original: Callable[..., Any], output: Any, *, half: Any = half) -> Any:
-            half._current_batch_allocated_block_ids.update(
-                copy.dst_block_id for copy in output.kv_cache_block_copies or ()
-            )
-            return original(output)
+    def split(original: Callable[..., int], request: Any, tokens: int, *more: int) -> int:
+        begins = request.num_computed_tokens + sum(more)
+        return tokens if begins == request.num_tokens - 1 else original(request, tokens, *more)
 
-        _wrap(half, "build_connector_meta", build)
+    wrap(engine.scheduler, "_mamba_block_aligned_split", split)
 
 
-def store_nothing_of_who_never_ran(engine: Any) -> None:
-    """Of a request that was cancelled no more is stored than was computed."""
-    for worker in engine.connected():
-        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
-        if not hasattr(half, "_calc_num_offloadable_tokens"):
-            continue
+def pad_no_step_up_to_the_end(engine: Any) -> None:
+    """Who begins is filled up with drafts only as far as a token behind them has room."""
+    scheduler = engine.scheduler
+    longest = scheduler.max_model_len
 
-        def offloadable(original: Callable[..., int], status: Any, tokens: int) -> int:
-            cancelled = status.req.status.name == "FINISHED_ABORTED"
-            return original(status, min(tokens, status.req.num_computed_tokens) if cancelled else tokens)
+    def schedule(original: Callable[..., Any], *given: Any) -> Any:
+        scheduler.max_model_len = longest
+        return original(*given)
 
-        _wrap(half, "_calc_num_offloadable_tokens", offloadable)
+    def select(original: Callable[..., Any], *given: Any) -> Any:  # asked for each who begins, behind those who run
+        scheduler.max_model_len = longest - 1
+        return original(*given)
 
-
-def store_what_has_blocks(engine: Any) -> None:
-    """No more of a request is stored than it has blocks for."""
-    for worker in engine.connected():
-        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
-        if not hasattr(half, "_calc_num_offloadable_tokens"):
-            continue
-
-        def offloadable(original: Callable[..., int], status: Any, tokens: int, half: Any = half) -> int:
-            many = half.config.blocks_per_chunk
-            covered = (
-                len(state.block_ids) // many * group.tokens_per_chunk
-                for group, state in zip(half.config.kv_group_configs, status.group_states, strict=True)
-            )
-            return int(min(original(status, tokens), *covered))
-
-        _wrap(half, "_calc_num_offloadable_tokens", offloadable)
+    wrap(scheduler, "schedule", schedule)
+    wrap(scheduler, "_select_waiting_queue_for_scheduling", select)
 
 
-def store_own_blocks_only(engine: Any) -> None:
-    """A group's blocks are stored, and none that another group has got since."""
-    group_of = module("v1.core.kv_cache_utils").get_group_id
-    for worker in engine.connected():
-        manager: Any = getattr(worker.scene.connector, "scheduler_manager", None)
-        if not hasattr(manager, "_select_eager_blocks_to_store"):
-            continue
+def free_who_is_set_back_at_once(engine: Any) -> None:
+    """Who is set back gives his blocks to the step for which he is: it runs behind that which still writes them, and
+    nobody is loaded before it."""
 
-        def own(block: int, group: int) -> int:
-            label = engine.pool.blocks[block].block_hash
-            return block if label is None or group_of(label) == group else NULL
+    def preempt(original: Callable[..., Any], request: Any, *given: Any, **named: Any) -> Any:
+        request.last_sched_seq = 0
+        return original(request, *given, **named)
 
-        def select(original: Callable[..., Any], state: Any, tables: Any) -> Any:
-            return original(state, tuple([own(block, group) for block in ids] for group, ids in enumerate(tables)))
-
-        _wrap(manager, "_select_eager_blocks_to_store", select)
-
-
-def wait_for_stores_of_loaded_blocks(engine: Any) -> None:
-    """A store from a block has ended before another connector loads into it."""
-    for worker in engine.connected():
-        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
-        if not hasattr(half, "_current_batch_allocated_block_ids"):
-            continue
-
-        def allocated(original: Callable[..., Any], request: Any, blocks: Any, tokens: int, half: Any = half) -> Any:
-            ids = {block.block_id for row in blocks.blocks for block in row if not block.is_null}
-            half._current_batch_allocated_block_ids.update(ids)
-            return original(request, blocks, tokens)
-
-        _wrap(half, "update_state_after_alloc", allocated)
-
-
-def rest_without_requests(engine: Any) -> None:
-    """A connector keeps no engine going."""
-    if engine.scheduler.connector is not None:
-        engine.scheduler.connector.has_pending_push_work = lambda: False
-
-
-def leave_last_token_out(engine: Any) -> None:
-    """Two engines with a connector between them both leave the last token of a prompt out."""
-    for worker in engine.connected():
-        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
-        if hasattr(half, "_get_remote_prefill_token_count"):
-            worker.leaves_last = True
-            half._get_remote_prefill_token_count = lambda tokens: max(1, tokens - 1)
+    wrap(engine.scheduler, "_preempt_request", preempt)
 
 
 def admit_without_room_for_all(engine: Any) -> None:
@@ -344,7 +291,7 @@ def load_one_by_one(engine: Any, connector: Any = None) -> None:
             return None, False
         return tokens, later
 
-    _wrap(asked, "get_num_new_matched_tokens", matched)
+    wrap(asked, "get_num_new_matched_tokens", matched)
 
 
 def serve_who_holds_blocks_first(engine: Any) -> None:
@@ -364,7 +311,8 @@ def serve_who_holds_blocks_first(engine: Any) -> None:
                     queue.add_request(request)
         return original(*given)
 
-    _wrap(scheduler, "schedule", schedule)
+    if engine.setup.policy == "priority":  # in a queue by arrival it would be put behind all others
+        wrap(scheduler, "schedule", schedule)
 
 
 def look_up_all_groups_at_once(engine: Any) -> None:
@@ -376,7 +324,7 @@ def look_up_all_groups_at_once(engine: Any) -> None:
         return rows, [length] * len(rows)
 
     if hasattr(coordinator, "find_longest_cache_hit_per_group"):
-        _wrap(coordinator, "find_longest_cache_hit_per_group", find)
+        wrap(coordinator, "find_longest_cache_hit_per_group", find)
 
 
 def reset_only_when_idle(engine: Any) -> None:

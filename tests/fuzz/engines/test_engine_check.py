@@ -11,6 +11,8 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.engine_check import check_engine
 from blockproof.fuzz.opening.new_target import write_target
 from blockproof.fuzz.simulation.answers import problem_with
+from blockproof.fuzz.simulation.checks import HINTS
+from blockproof.fuzz.simulation.judges import JUDGES
 from blockproof.fuzz.simulation.protocol import (
     Delivered,
     EngineView,
@@ -88,11 +90,34 @@ def test_each_mistake_is_explained(template, old, new, judge, said):
     assert any("in the engine, or in what shows it" in line for line in report.lines())
 
 
+def test_every_judge_has_a_hint():
+    assert {*HINTS} == {*JUDGES}
+
+
 def test_an_engine_that_ends_its_process_is_told(template):
     target = changed(template, STEP, "        import os; os._exit(9)\n")
     report = check_engine(target)
     assert (report.code, report.lost) == (1, "exit status 9, asked for: one request")
     assert main(["simulate", "--target", target, "--steps", "50", "--seed", "3"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        ('raise NotImplementedError("no blocks of two tokens")', 0, "NotImplementedError: no blocks of two tokens"),
+        ('raise AssertionError("no blocks of two tokens")', 1, "fate: AssertionError in start"),
+    ],
+)
+def test_a_refusal_is_told_by_its_reason_and_an_assertion_in_start_is_a_finding(template, capsys, raised, code, said):
+    source = template.read_text()
+    start = source.index("\n", source.index("    def start("))
+    check = f"\n        if shape.groups[0].block_size == 2:\n            {raised}"
+    template.write_text(source[:start] + check + source[start:])
+    target = f"{template}:make_engine"
+    assert (
+        main(["simulate", "--target", target, "--steps", "2000", "--seed", "3", "--out", str(template.parent)]) == code
+    )
+    assert said in capsys.readouterr().out
 
 
 def test_what_is_not_shown_is_named(template):

@@ -96,6 +96,7 @@ def test_a_batch_as_json():
     part = Scheduled("a", 0, 2, (4,), (Slots(at={0: 17, 1: 18}),))
     load = SlotTransfer("t", "load", 0, (1, 2), other=(3, 4))
     assert batch_of(raw, 5) == ScheduledBatch((part,), transfers=(load,), own=5)
+    assert batch_of(raw | {"cleared": [2], "awaited": ["t"]}, 5).awaited == ("t",)
     with pytest.raises(EngineProgramError, match=r"no batch can be read: .*'speed'"):
         batch_of({"parts": [{"request": "a", "speed": 3}]}, 1)
 

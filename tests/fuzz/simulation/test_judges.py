@@ -2,7 +2,7 @@
 
 import pytest
 from blockproof.fuzz.simulation.contents import TokenContents
-from blockproof.fuzz.simulation.judges import CAPACITY, FATE, PATIENCE, PROGRESS, QUIET, TOKENS, ClientJudge
+from blockproof.fuzz.simulation.judges import AGAIN, CAPACITY, FATE, PATIENCE, PROGRESS, QUIET, TOKENS, ClientJudge
 from blockproof.fuzz.simulation.protocol import ClientRequest, Delivered, EngineView
 
 REQUEST = ClientRequest("a", (1, 2, 3), 4)
@@ -106,6 +106,15 @@ def test_computing_for_ever_is_no_progress():
     for _ in range(PATIENCE + 4 * 7):
         judge.round(computed=3, moved=False, waiting=False)
     assert "again and again" in judge.found[0][1]
+
+
+@pytest.mark.parametrize("every", [1, 4, 16])
+def test_rounds_in_which_a_transfer_only_goes_on_are_not_computing_for_ever(every):
+    judge, most = ClientJudge(16, samples=False), PATIENCE + 4 * 7
+    judge.add(REQUEST)
+    for number in range(most):
+        judge.round(computed=number % every == 0, moved=False, waiting=True)
+    assert bool(judge.found) == (most // every >= AGAIN)
 
 
 def test_at_the_end_nobody_is_left_and_all_room_is_back():

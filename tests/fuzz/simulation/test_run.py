@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from blockproof.fuzz.simulation.faults import FAULTS, SEEN_BY, OneAtATime
 from blockproof.fuzz.simulation.judges import FATE, JUDGES, MEMORY, PROGRESS, TIER, TOKENS
-from blockproof.fuzz.simulation.protocol import ClientRequest, Delivered, Scheduled, ScheduledBatch, Slots
+from blockproof.fuzz.simulation.protocol import ClientRequest, Delivered, Scheduled, ScheduledBatch, Slots, SlotTransfer
 from blockproof.fuzz.simulation.run import SimulatedRun
 from blockproof.fuzz.simulation.story import Happening, SimulatedStory
 
@@ -38,6 +38,38 @@ def test_going_on_behind_a_finding():
     engine = FAULTS["other-blocks"](OneAtATime())
     found = SimulatedRun(engine, STORY).run(500, goes_on=True)
     assert {one.judge for one in found} == {MEMORY, TOKENS}
+
+
+class Tidies(OneAtATime):
+    """Once all have ended, it stores one block after the other."""
+
+    left = 12
+
+    def schedule(self):
+        if not super().idle() or not self.left:
+            return super().schedule()
+        self.left -= 1
+        return ScheduledBatch(transfers=(SlotTransfer(f"s{self.left}", "store", 0, (0,), other=(self.left,)),))
+
+    def update(self, batch, results):
+        return super().update(batch, results) if batch and batch.parts else ()
+
+    def idle(self):
+        return super().idle() and not self.left
+
+
+@pytest.mark.parametrize("delays", [(), (7,)])
+def test_an_engine_may_tidy_up_as_long_as_it_transfers_something(delays):
+    engine = Tidies()
+    assert SimulatedRun(engine, replace(STORY, delays=delays)).run(500) == []
+    assert engine.left == 0
+
+
+def test_an_engine_that_transfers_for_ever_is_found():
+    engine = Tidies()
+    engine.left = 10**9
+    (found,) = SimulatedRun(engine, STORY).run(3000)
+    assert (found.judge, found.what) == (PROGRESS, "the engine: computes on and on, and nobody is owed anything")
 
 
 def test_what_an_engine_raises_names_the_place_and_who_is_lost():

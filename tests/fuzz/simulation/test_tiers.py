@@ -166,6 +166,18 @@ def test_whose_turn_it_is_when_the_oldest_was_found_again(policy, place, wrong):
     assert ("before it" in stage.found) == wrong
 
 
+def test_an_engine_may_count_a_place_as_used_from_the_end_of_its_store():
+    stage = Stage()
+    stage.say("reserved", 2, request="r0")
+    stage.keep("r0", 1, 1)
+    stage.store("later", 0, 2)
+    stage.say("stored", 2)
+    stage.keep("r1", 1, 0)
+    for place in (1, 2):  # by the end of the store the one, by its beginning the other
+        stage.judge.hear([TierEvent("evicted", places=(place,)), TierEvent("reserved", places=(place,))])
+    assert stage.found == ""
+
+
 def ended(stage: Stage, name: str) -> None:
     """It has all its tokens, and time passes."""
     stage.judge.delivered([Delivered(name, (), "length")])

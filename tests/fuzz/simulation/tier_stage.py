@@ -16,9 +16,9 @@ FACTS = LowerTier(3, "lru", frozenset({"ended"}))
 class Stage:
     """A device on which requests were computed, one behind the other in blocks of their own, and a tier beside it."""
 
-    def __init__(self, facts: LowerTier = FACTS, salt: str | None = None) -> None:
+    def __init__(self, facts: LowerTier = FACTS, salt: str | None = None, **below: LowerTier) -> None:
         self.device = SimulatedDevice(SHAPE, separate=False, reads_first=False, delays=())
-        self.judge = TierJudge({"host": facts}, self.device)
+        self.judge = TierJudge({"host": facts, **below}, self.device)
         for number, (name, prompt) in enumerate(PROMPTS.items()):
             request = ClientRequest(name, prompt, 2, salt=salt if name == "r1" else None)
             self.device.add(request)
@@ -29,8 +29,8 @@ class Stage:
             self.judge.launched(batch)
             self.judge.landed()
 
-    def say(self, what, *places: int, **more) -> None:
-        self.judge.hear([TierEvent(what, "host", places, **more)])
+    def say(self, what, *places: int, tier: str = "host", **more) -> None:
+        self.judge.hear([TierEvent(what, tier, places, **more)])
 
     def store(self, id: str, block: int, place: int, *, well: bool = True) -> None:
         """A block of the device, as its step has ended."""
