@@ -42,7 +42,8 @@ class Watch:
         """What is noted in the block, a line each."""
         self._folder, self._noted = str(folder.resolve()), []
         try:
-            with patch.object(tempfile, "tempdir", self._folder):
+            # A module that is imported for the first time would be written anew beside itself, compiled.
+            with patch.object(tempfile, "tempdir", self._folder), patch.object(sys, "dont_write_bytecode", True):
                 yield self._noted
         finally:
             self._folder = ""

@@ -2,6 +2,8 @@
 
 import gc
 import json
+import sys
+from importlib import import_module
 
 import pytest
 from blockproof.fuzz.traces.trace_file import TraceFile, dump_trace
@@ -47,3 +49,17 @@ def test_a_folder_that_is_there_is_not_made(tmp_path):
         (tmp_path.parent / "made-by-the-test").mkdir()
         assert len(noted) == 1
         (tmp_path.parent / "made-by-the-test").rmdir()
+
+
+def test_a_module_that_is_imported_for_the_first_time_is_no_file_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "never_imported.py").write_text("")
+    (tmp_path / "inside").mkdir()
+    with malformed_watch.Watch.here().staying_in(tmp_path / "inside") as noted:
+        import_module("never_imported")
+        assert noted == []
+    del sys.modules["never_imported"]
+    import_module("never_imported")
+    assert [file.parent.name for file in tmp_path.rglob("*.pyc")] == ["__pycache__"], "it could be written"
+    del sys.modules["never_imported"]
