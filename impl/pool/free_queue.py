@@ -149,7 +149,7 @@ class FreeKVCacheBlockQueue:
     def make_all(self) -> None:
         """Make all blocks that do not exist yet."""
         for i, unmade in enumerate(self.batches):
-            if type(unmade) is _Unmade:
+            if isinstance(unmade, _Unmade):
                 self.num_free_blocks -= unmade.left
                 self.batches[i] = self._batch(unmade.take(unmade.left))
 
