@@ -168,8 +168,7 @@ class SimulatedDevice:
         self._under_way = kept
 
     def _slots_of(self, told: SlotTransfer) -> list[Slot]:
-        memory = told.above or self._memories[told.group]
-        return [(memory, slot) for slot in told.device]
+        return [(told.above or self._memories[told.group], slot) for slot in told.device]
 
     # Steps.
 

@@ -277,7 +277,7 @@ def test_ctrl_c_ends_a_real_campaign_and_what_was_found_is_there(tmp_path):
         if line.endswith(".json\n"):
             break
     os.kill(process.pid, signal.SIGINT)
-    process.communicate(timeout=100)
-    assert process.returncode == 1
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == 1, said
     assert read_status(tmp_path / "a.sqlite").findings
     assert [*(tmp_path / "findings").rglob("test_*.py")]
