@@ -383,6 +383,13 @@ KNOWN: Mapping[str, KnownCause] = {
         fixed="0.33",
         setup=_without_eagle,
     ),
+    "replay-boundary-eagle": KnownCause(
+        (CHECKS,),
+        lambda story, setup: setup.drafts > 0 and _has_states(setup),
+        rule="^S14: .* the replay boundary",
+        fixed="0.31",
+        engine=remedies.register_all_states,
+    ),
     "chunked-cap": KnownCause(
         (PROGRESS,),
         lambda story, setup: any(group.chunk % group.block_size for group in setup.shape.groups),

@@ -76,6 +76,13 @@ def search_states_without_margin(engine: Any) -> None:
             coordinator.attention_groups[index] = group._replace(use_eagle=False)
 
 
+def register_all_states(engine: Any) -> None:
+    """No state that is written is left out for being none that a replay can use."""
+    for manager in _with_states(engine):
+        if hasattr(manager, "reachable_block_mask"):
+            manager.reachable_block_mask = lambda *given, **named: None
+
+
 def cut_every_hit(engine: Any) -> None:
     """The blocks of a hit end where the hit ends, in every group."""
     coordinator = engine.scheduler.kv_cache_manager.coordinator

@@ -181,6 +181,7 @@ BY_EXPERIMENT = (
     ("vllm==0.29.0", "host-hit-within-a-block", "host-hit-within-a-block", FATE),
     ("vllm==0.29.0", "set-back-behind-a-step-in-flight", "vllm-project/vllm#49674", PROGRESS),
     ("vllm==0.29.0", "offloaded-window-without-content", "hole-in-a-stored-chunk", MEMORY),
+    ("vllm==0.29.0", "replay-behind-the-kept-state", "replay-boundary-eagle", CHECKS),
     # Without giving up any blocks the contract would object:
     ("vllm==0.23.0", "window-cut-in-flight", "window-cut-too-early", MEMORY),
     ("vllm==0.19.1", "lone-request-not-admitted", "admission-deadlock", PROGRESS),
