@@ -6,7 +6,7 @@ what is given up as out of reach is; the whole blocks of who ends are stored whe
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from .device import SimulatedDevice
 from .memory import said
@@ -237,18 +237,23 @@ class TierJudge:
             name = book.reserved.pop(place, None)
             book.unowed |= book.formerly.pop(place, set()) | ({name} if name else set())
 
-    def _evicted(self, event: TierEvent, book: Book) -> None:
-        book.spared = len(event.places) - 1 if book.facts.together else 0
+    def _given_up(self, event: TierEvent, book: Book, how: str) -> Iterator[tuple[int, Name]]:
+        """Those of the places in which something is stored, each with its name. Nobody may need them."""
         for place in event.places:
             name = book.held.get(place)
             if name is None:
-                self._find(event.tier, f"place {place} is evicted, and nothing is stored there")
+                self._find(event.tier, f"place {place} is {how}, and nothing is stored there")
                 continue
+            if book.pins[place] > 0 or book.loading[place] > 0:
+                self._find(event.tier, f"place {place} is {how} while it is {self._why(book, place)}")
+            yield place, name
+
+    def _evicted(self, event: TierEvent, book: Book) -> None:
+        book.spared = len(event.places) - 1 if book.facts.together else 0
+        for place, name in self._given_up(event, book, "evicted"):
             book.take(place)
             book.left.add(name)
             book.evicted += 1
-            if book.pins[place] > 0 or book.loading[place] > 0:
-                self._find(event.tier, f"place {place} is evicted while it is {self._why(book, place)}")
             self._turn(event, book, place)
             self._keeping.evicted(event.tier, name)
 
@@ -265,27 +270,13 @@ class TierJudge:
                 return
 
     def _moved(self, event: TierEvent, book: Book) -> None:
-        for place in event.places:
-            name = book.held.get(place)
-            if name is None:
-                self._find(event.tier, f"place {place} is moved, and nothing is stored there")
-                continue
-            if book.pins[place] > 0 or book.loading[place] > 0:
-                self._find(event.tier, f"place {place} is moved while it is {self._why(book, place)}")
+        for place, name in self._given_up(event, book, "moved"):
             book.take(place)
             if not any(other.has(name) for other in self._books.values()):
                 self._find(event.tier, f"place {place} is moved, and no tier holds what was there")
 
     def _stranded(self, event: TierEvent, book: Book) -> None:
-        names = dict[int, Name]()
-        for place in event.places:
-            name = book.held.get(place)
-            if name is None:
-                self._find(event.tier, f"place {place} is given up as out of reach, and nothing is stored there")
-                continue
-            if book.pins[place] > 0 or book.loading[place] > 0:
-                self._find(event.tier, f"place {place} is given up while it is {self._why(book, place)}")
-            names[place] = name
+        names = dict(self._given_up(event, book, "given up as out of reach"))
         for place, name in names.items():
             book.take(place)
             book.left.add(name)

@@ -8,12 +8,15 @@ from .remedies import wrap
 from .scheduler_config import module
 
 
+def _halves(engine: Any, attribute: str) -> list[Any]:
+    """The halves of its connectors in the scheduler that have this attribute."""
+    halves = [getattr(worker.scene.connector, "connector_scheduler", None) for worker in engine.connected()]
+    return [half for half in halves if hasattr(half, attribute)]
+
+
 def wait_for_stores_of_copied_blocks(engine: Any) -> None:
     """A store from a block has ended before another block is copied over it."""
-    for worker in engine.connected():
-        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
-        if not hasattr(half, "_current_batch_allocated_block_ids"):
-            continue
+    for half in _halves(engine, "_current_batch_allocated_block_ids"):
 
         def build(original: Callable[..., Any], output: Any, *, half: Any = half) -> Any:
             half._current_batch_allocated_block_ids.update(
@@ -26,10 +29,7 @@ def wait_for_stores_of_copied_blocks(engine: Any) -> None:
 
 def store_nothing_of_who_never_ran(engine: Any) -> None:
     """Of a request that was cancelled no more is stored than was computed."""
-    for worker in engine.connected():
-        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
-        if not hasattr(half, "_calc_num_offloadable_tokens"):
-            continue
+    for half in _halves(engine, "_calc_num_offloadable_tokens"):
 
         def offloadable(original: Callable[..., int], status: Any, tokens: int) -> int:
             cancelled = status.req.status.name == "FINISHED_ABORTED"
@@ -40,10 +40,7 @@ def store_nothing_of_who_never_ran(engine: Any) -> None:
 
 def store_what_has_blocks(engine: Any) -> None:
     """No more of a request is stored than it has blocks for."""
-    for worker in engine.connected():
-        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
-        if not hasattr(half, "_calc_num_offloadable_tokens"):
-            continue
+    for half in _halves(engine, "_calc_num_offloadable_tokens"):
 
         def offloadable(original: Callable[..., int], status: Any, tokens: int, half: Any = half) -> int:
             many = half.config.blocks_per_chunk
@@ -59,10 +56,7 @@ def store_what_has_blocks(engine: Any) -> None:
 def store_behind_the_last_hole(engine: Any) -> None:
     """Of a window nothing is stored that lies before a block that it has given up."""
     windows = [number for number, group in enumerate(engine.setup.shape.groups) if group.window]
-    for worker in engine.connected():
-        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
-        if not hasattr(half, "_build_store_jobs"):
-            continue
+    for half in _halves(engine, "_build_store_jobs"):
 
         def build(original: Callable[..., Any], output: Any, half: Any = half) -> Any:
             for status in half._req_status.values():
@@ -94,10 +88,7 @@ def store_own_blocks_only(engine: Any) -> None:
 
 def wait_for_stores_of_loaded_blocks(engine: Any) -> None:
     """A store from a block has ended before another connector loads into it."""
-    for worker in engine.connected():
-        half: Any = getattr(worker.scene.connector, "connector_scheduler", None)
-        if not hasattr(half, "_current_batch_allocated_block_ids"):
-            continue
+    for half in _halves(engine, "_current_batch_allocated_block_ids"):
 
         def allocated(original: Callable[..., Any], request: Any, blocks: Any, tokens: int, half: Any = half) -> Any:
             ids = {block.block_id for row in blocks.blocks for block in row if not block.is_null}

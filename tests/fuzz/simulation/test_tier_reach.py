@@ -51,7 +51,7 @@ def test_what_is_stored_again_has_not_gone():
         ([("stranded", 2)], "place 2 is given up as out of reach, and all blocks before it are stored"),
         ([("stranded", 1)], "place 1 is given up as out of reach, and all blocks before it are stored"),
         ([("stranded", 1, 2)], "and all blocks before it are stored"),
-        ([("pinned", 1), ("stranded", 1)], "is given up while it is pinned"),
+        ([("pinned", 1), ("stranded", 1)], "is given up as out of reach while it is pinned"),
         ([("reserved", 0), ("stranded", 0)], "is given up as out of reach, and nothing is stored there"),
     ],
 )
