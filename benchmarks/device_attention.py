@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from blockproof import impl
 from blockproof.impl.tensors.paged_attention import attention
-from blockproof.impl.tensors.paged_keys import FULL
+from blockproof.impl.tensors.torch_kernels import FULL
 
 BLOCK, WINDOW, BLOCKS, LONGEST, ROWS = 4, 10, 40, 60, 8
 HEADS, QUERY_HEADS, WIDTH = 2, 4, 16

@@ -269,12 +269,12 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
         ("null becomes a block", "torch.where(block == 0, 0, block * split + part)", "block * split + part"),
     ],
     "device_tables": [
-        ("a buffer is not waited for", "if self._read.item(turn) != buffer.filled:", "if False:"),
-        ("two buffers are filled while they are read", "if self._read", "if not turn and self._read"),
+        ("a buffer is not waited for", "if self._read[buffer.number] != buffer.filled:", "if False:"),
+        ("two buffers are filled while they are read", "if self._read[", "if not buffer.number and self._read["),
         (
             "a buffer counts as read by the first kernel that reads it",
-            "last, before, rounds",
-            "buffer.filled, turn, rounds",
+            "before.filled, before.number, rounds",
+            "buffer.filled, buffer.number, rounds",
         ),
         (
             "what is read as a copy is not copied",
@@ -283,20 +283,24 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "the tables are not committed",
-            "                self.launch(self.upload(), wanted)",
-            "                self.launch(0, wanted)",
+            "self.launch(self.upload(), wanted)",
+            "self.launch(0 * self.upload(), wanted)",
         ),
         ("the places of the step before", "if tokens:", "if tokens > 4:"),
-        ("rows are those of the step before", "if not own_rows or requests > buffer.own_rows:", "if not own_rows:"),
-        ("lengths are those of the step before", "if not one_each or requests > buffer.one_each:", "if not one_each:"),
+        ("rows are those of the step before", "            elif not buffer.own_rows:", "            elif False:"),
+        ("lengths are those of the step before", "            elif not buffer.one_each:", "            elif False:"),
+        ("rows are taken for those in order", "buffer.own_rows = False\n            elif", "pass\n            elif"),
+        ("lengths are taken for one each", "buffer.one_each = False\n            elif", "pass\n            elif"),
+        ("a graph for fewer tokens is replayed", "if room >= wanted", "if room >= wanted // 2"),
+        ("a graph for fewer changes is replayed", "if changes <= most:", "if changes <= most + 4:"),
     ],
     "block_tables": [
         (
             "entries are as they were when first changed",
-            "self._changes = [(changed, self._flat.take(changed))]",
+            "self._changes = [(changed, self._flat[changed])]",
             "self._changes = [(changed, np.concatenate([each for _, each in self._changes[::-1]]))]",
         ),
-        ("what is sent first has the ids of the rest", "values[self.num_changed :]", "values[: -self.num_changed]"),
+        ("what is sent first has the ids of the rest", "values[left:]", "values[:-left]"),
         ("the rest of a row that is replaced stays", "if rest.size and", "if rest.size > 3 and"),
     ],
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .kernel_choice import kernel_module
-from .paged_keys import PagedKeys
+from .torch_kernels import PagedKeys
 
 if TYPE_CHECKING:
     import torch

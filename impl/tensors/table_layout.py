@@ -63,8 +63,6 @@ class TableLayout:
             raise ValueError(f"max_requests is {max_requests}: give at least 1")
         for index, group in enumerate(groups):
             _check(index, group, rank, interleave)
-        self.bases: list[int] = []
-        self.device_bases: list[int] = []
         self.numbers: list[tuple[int, ...]] = []
         """For each group, its `FIELDS`."""
         self.entries = self.device_entries = 0
@@ -74,8 +72,6 @@ class TableLayout:
             split = group.block_size // width
             row = group.max_blocks * split
             host_row = LINE * (cdiv(group.max_blocks, LINE) | 1)
-            self.bases.append(self.entries)
-            self.device_bases.append(self.device_entries)
             sizes = (self.entries, host_row, self.device_entries, row, split, group.block_size, width)
             own_rank = rank if group.parallel > 1 else 0
             self.numbers.append((*sizes, group.parallel, own_rank, row, int(group.state)))

@@ -251,9 +251,9 @@ def test_a_token_without_a_place_is_named(row, position, says):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda t: t.schedule([1], [1, 1]), "1 start positions but 1 rows: give one of all"),
+        (lambda t: t.schedule([1], [1, 1]), "1 start positions but 2 lengths: give one of each"),
         (lambda t: t.schedule([1], [1], [0, 1]), "1 start positions but 2 rows"),
-        (lambda t: t.schedule([0] * 9), "9 requests in a step: at most 3"),
+        (lambda t: t.schedule([0] * 9), "9 requests, but rows are 0 to 2"),
         (lambda t: t.schedule([0], [-1]), "row 0: -1 tokens cannot be scheduled"),
         (lambda t: t.schedule([2**62], [2**62]), f"row 0, position {2**62}: its 2 blocks"),
         (lambda t: t.schedule([0], [2**62]), "row 0, position 8: its 2 blocks"),

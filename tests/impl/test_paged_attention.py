@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 from blockproof.impl import PagedKeys
 from blockproof.impl.tensors.paged_attention import attention
-from blockproof.impl.tensors.paged_keys import FULL
+from blockproof.impl.tensors.torch_kernels import FULL
 
 from .devices import HAS_GPU, ROOT, interpreted, needs_triton, torch
 
