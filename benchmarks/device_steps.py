@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -44,12 +45,20 @@ class LateQueue(HostQueue):
 
     def wait(self, done: Callable[[], bool]) -> None:
         while not done():
-            self._todo[self._done]()
             self._done += 1
+            self._todo[self._done - 1]()
 
-    def finish(self) -> None:
-        """All that is queued is done."""
-        self.wait(lambda: self._done == len(self._todo))
+    def beside(self) -> "LateQueue":
+        return LateQueue()
+
+    def after(self, other: HostQueue) -> None:
+        assert isinstance(other, LateQueue)
+        self._todo.append(partial(other.finish, len(other._todo)))
+
+    def finish(self, number: int | None = None) -> None:
+        """All that is queued is done, or so much of it."""
+        most = len(self._todo) if number is None else number
+        self.wait(lambda: self._done >= most)
 
 
 @dataclass

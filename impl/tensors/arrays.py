@@ -64,6 +64,13 @@ def listed(block_ids: BlockIds, lengths: Rows | None) -> tuple[Integers, Places 
     return np.fromiter(chain.from_iterable(block_ids), np.int64, sum(sizes)), added
 
 
+def pairs_of(values: Sequence[tuple[int, int]]) -> Places:
+    """(pairs, 2). ValueError for anything else."""
+    if any(len(pair) != 2 for pair in values):
+        raise ValueError(f"{list(values)}: give pairs, what is read before what is written")
+    return whole_numbers([each for pair in values for each in pair]).reshape(-1, 2)
+
+
 def whole_numbers(values: Rows) -> Places:
     """As flat int64. ValueError for fractions."""
     array = np.asarray(values)

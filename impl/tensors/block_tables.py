@@ -100,8 +100,8 @@ class BlockTables:
         """By their number."""
 
     def table(self, group: int) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """(max_requests, max_blocks) as it is now; cannot be written through."""
-        base, row = self.layout.numbers[group][:2]
+        """(max_requests, max_blocks) as it is now; cannot be written through. ValueError for a group there is not."""
+        base, row = self.layout.of_group(group)[:2]
         rows = self._flat[base : base + self.max_requests * row].reshape(self.max_requests, row)
         view = rows[:, : self.groups[group].max_blocks]
         view.flags.writeable = False
@@ -128,7 +128,7 @@ class BlockTables:
         where = whole_numbers(rows)
         leading = self._leading.get(len(where)) or self._first_rows(len(where))
         if in_order := where.tobytes() == leading.row_bytes:
-            last = leading.last if group is None else leading.last[self._checked_group(group)]
+            last = leading.last if group is None else leading.last[self._first_cell(group) // self.max_requests]
             last_now = last + ONE
             at = last_now.ravel()
         else:
@@ -391,12 +391,8 @@ class BlockTables:
         return where + first if (first := self._first_cell(group)) else where
 
     def _first_cell(self, group: int) -> int:
-        return self._checked_group(group) * self.max_requests
-
-    def _checked_group(self, group: int) -> int:
-        if not 0 <= group < len(self.groups):
-            raise ValueError(f"there is no group {group}: groups are 0 to {len(self.groups) - 1}")
-        return group
+        self.layout.of_group(group)
+        return group * self.max_requests
 
     def _checked(self, rows: Places) -> Places:
         unsigned = rows.view(UNSIGNED)

@@ -72,6 +72,8 @@ class DeviceTables:
         takes several copies. `kernels` makes the kernels, `queue` replaces that of the device."""
         import torch
 
+        if max_tokens < 0 or max_changes < 1:
+            raise ValueError(f"room for {max_tokens} tokens and {max_changes} changes: give 0 and 1 at least")
         self.host = host
         self.layout = layout = host.layout
         self.device = torch.device(device)
@@ -98,7 +100,7 @@ class DeviceTables:
 
     def table(self, group: int) -> torch.Tensor:
         """int32 (max_requests, entries of a row) as an attention kernel reads it; the same memory at every call."""
-        base, stride = self.layout.numbers[group][2:4]
+        base, stride = self.layout.of_group(group)[2:4]
         return self.entries[base : base + self.layout.max_requests * stride].view(-1, stride)
 
     def commit(self, pad_to: int | None = None) -> torch.Tensor:

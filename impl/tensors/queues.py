@@ -32,15 +32,25 @@ class HostQueue:
     def wait(self, done: Callable[[], bool]) -> None:
         """Return when this holds, which work that is queued makes true."""
         if not done():
-            raise RuntimeError("what is waited for was never queued")
+            raise RuntimeError("nothing reads what was sent: launch kernels, or replay them, once for each `upload`")
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """Queue nothing now; return what queues this work as a whole, each time it is called."""
         return work
 
+    def beside(self) -> HostQueue:
+        """Another queue of the device, whose work may overlap with that of this one."""
+        return self
+
+    def after(self, other: HostQueue) -> None:
+        """What is queued here from now on begins when all has ended that is queued there now."""
+
 
 class CudaQueue(HostQueue):
-    """The current stream; copies come from pinned memory and do not wait."""
+    """A stream, the current one unless given; copies come from pinned memory and do not wait."""
+
+    def __init__(self, stream: torch.cuda.Stream | None = None) -> None:
+        self._stream = stream
 
     def memory(self, count: int) -> torch.Tensor:
         """As of `HostQueue`."""
@@ -49,6 +59,16 @@ class CudaQueue(HostQueue):
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """As of `HostQueue`."""
         target.copy_(source, non_blocking=True)
+
+    def call(self, kernel: Callable[..., None], *arguments: Any) -> None:
+        """As of `HostQueue`."""
+        if self._stream is None:
+            kernel(*arguments)
+            return
+        import torch
+
+        with torch.cuda.stream(self._stream):
+            kernel(*arguments)
 
     def wait(self, done: Callable[[], bool]) -> None:
         """As of `HostQueue`. An error of the device is raised here."""
@@ -69,6 +89,19 @@ class CudaQueue(HostQueue):
             work()
         replay: Callable[[], None] = graph.replay
         return _launcher(graph) or replay
+
+    def beside(self) -> CudaQueue:
+        """As of `HostQueue`."""
+        import torch
+
+        return CudaQueue(torch.cuda.Stream())
+
+    def after(self, other: HostQueue) -> None:
+        """As of `HostQueue`."""
+        import torch
+
+        here, there = (getattr(queue, "_stream", None) or torch.cuda.current_stream() for queue in (self, other))
+        here.wait_stream(there)
 
 
 def _launcher(graph: torch.cuda.CUDAGraph) -> Callable[[], None] | None:

@@ -163,6 +163,7 @@ def test_a_change_that_cannot_be_made_is_refused_as_a_whole(change, says):
         (GroupTable(4, 1, parallel=4), "interleave is 3: give a number that divides the 4 of a block"),
         (GroupTable(4, 1, kernel_block_size=2, state=True), "a state is neither split nor shared"),
         (GroupTable(1024, 2**21), "cannot be named by 32 bits"),
+        (GroupTable(1024, 2**21 + 1), "2097153 blocks of 1024 tokens: positions have 31 bits"),
     ],
 )
 def test_groups_that_make_no_table_are_refused(group, says):
@@ -257,6 +258,9 @@ def test_a_token_without_a_place_is_named(row, position, says):
         (lambda t: t.schedule([0], [-1]), "row 0: -1 tokens cannot be scheduled"),
         (lambda t: t.schedule([2**62], [2**62]), f"row 0, position {2**62}: its 2 blocks"),
         (lambda t: t.schedule([0], [2**62]), "row 0, position 8: its 2 blocks"),
+        (lambda t: t.schedule([0], groups=[1]), "there is no group 1"),
+        (lambda t: t.schedule([0], groups=[-1]), "there is no group -1"),
+        (lambda t: t.table(-1), "there is no group -1: groups are 0 to 0"),
         (lambda t: t.schedule([0.5]), "float64 where whole numbers are meant"),
     ],
 )

@@ -227,6 +227,10 @@ def test_a_capture_between_steps_does_not_say_anew_what_was_read_long_ago(steps)
         (lambda host, device: (host.schedule([0, 0], [3, 3]), device.commit(5)), "6 tokens padded to 5"),
         (lambda host, device: device.commit(-1), "0 tokens padded to -1"),
         (lambda host, device: device.capture(4, 31), "4 changes and 31 tokens: there is room for 16384 and 30"),
+        (lambda host, device: device.table(2), "there is no group 2: groups are 0 to 1"),
+        (lambda host, device: device.table(-1), "there is no group -1"),
+        (lambda host, device: DeviceTables(host, "cpu", 4, max_changes=0), "4 tokens and 0 changes: give 0 and 1"),
+        (lambda host, device: DeviceTables(host, "cpu", -1), "room for -1 tokens"),
         (lambda host, device: device.capture(-1, 4), "-1 changes and 4 tokens: there is room for"),
     ],
 )
@@ -251,7 +255,7 @@ def test_a_queue_that_never_does_its_work_is_no_endless_loop():
     host.schedule([])
     for _ in range(3):
         device.commit(3)
-    with pytest.raises(RuntimeError, match="never queued"):
+    with pytest.raises(RuntimeError, match="once for each `upload`"):
         device.commit(3)
 
 
