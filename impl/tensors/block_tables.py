@@ -18,11 +18,12 @@ NULL_BLOCK = 0
 UNSIGNED = np.dtype(np.uint64)
 LONG = 64
 """Block ids of a row from which on they are copied row by row."""
+KEPT = 256
+"""For so many sizes of a step views are kept."""
 
 Entries: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 Change: TypeAlias = tuple[Integers, Entries]
 """Entries that were changed, as indices into all, and the block ids that they then had."""
-
 
 StepTokens: TypeAlias = tuple[int, Places | None, Places, Places | None]
 """The tokens of a step: how many; of each request its row, its first position, and the tokens up to and with it.
@@ -44,7 +45,7 @@ class _Leading:
         self.first, self.behind = tables._first[:number], tables._behind[:number]
         self.begun, self.inside = flags = np.zeros((2, number), np.bool_)
         self.checked = flags.reshape(-1)
-        """What a check says of each, `begun` and `inside`."""
+        """Both."""
 
 
 class BlockTables:
@@ -80,8 +81,7 @@ class BlockTables:
         self._last_of = self._last.reshape(len(groups), max_requests)  # the same, by group
         self._first_cells = np.arange(0, len(self._last), max_requests)[:, None]
         self._tokens = np.array([[group.tokens] for group in groups])
-        same = {group.tokens for group in groups}
-        self._tokens_of_all = np.array(groups[0].tokens) if len(same) == 1 else None
+        self._tokens_of_all = np.array(groups[0].tokens) if len({*self._tokens.flat}) == 1 else None
         # Tokens of a row have places in all groups from `_first` on, up to `_behind`.
         self._first, self._behind = np.zeros((2, max_requests), np.int64)
         self._some_null = False  # whether `_first` was ever more than 0
@@ -199,8 +199,7 @@ class BlockTables:
             at, to = (first + np.arange(1, held.max() + 1) for first in before)
             self._flat[at], self._flat[to] = self._flat[to], self._flat[at]
             self._last[pair], self._null[pair] = before + held[::-1], before + nulls[::-1]
-            self._mark(at, self._flat[at])
-            self._mark(to, self._flat[to])
+            self._mark(both := np.concatenate([at, to]), self._flat[both])
         self._bound(np.array([one, other]))
 
     def clear(self, rows: Rows) -> None:
@@ -219,7 +218,7 @@ class BlockTables:
         tokens mean nothing. Returns how many tokens they are, in the order of the requests, then of positions.
         ValueError, with row and position, for a negative position, for one behind the entries of its row, and for one
         whose entry is null: what is written there would be lost, or would be somebody else's. A state may be null,
-        since most tokens leave none.
+        since most tokens leave none. Arrays that are given here must stay as they are until `commit`.
         """
         first = whole_numbers(starts)
         requests = len(first)
@@ -227,8 +226,8 @@ class BlockTables:
         where = None if rows is None else self._checked(_as_many(requests, rows, "rows"))
         sizes = None if lengths is None else _as_many(requests, lengths, "lengths")
         if groups is not None or not self._have_places(leading, where, first, sizes):
-            every = leading.rows if where is None else where
-            self._check_runs(every, first, np.ones_like(first) if sizes is None else sizes, groups)
+            each = np.ones_like(first) if sizes is None else sizes
+            self._check_runs(leading.rows if where is None else where, first, each, groups)
         ends = None if sizes is None else np.add.accumulate(sizes)
         self.num_tokens = tokens = requests if ends is None else ends.item(-1) if requests else 0
         self._step = tokens, where, first, ends
@@ -259,8 +258,7 @@ class BlockTables:
     def mark_all(self) -> None:
         """What is in the tables is new to the device."""
         self._changes, self.num_changed = [], 0
-        held = np.flatnonzero(self._flat)
-        self._mark(held, self._flat.take(held))
+        self._mark(held := np.flatnonzero(self._flat), self._flat[held])
 
     # Checks.
 
@@ -283,8 +281,7 @@ class BlockTables:
 
     def _check_runs(self, rows: Places, starts: Places, lengths: Places, groups: Sequence[int] | None) -> None:
         """Raises ValueError unless so many tokens of each of these rows have places in these groups, or in all."""
-        if len(lengths) and lengths.min() < 0:
-            i = int(lengths.argmin())
+        if len(lengths) and lengths[i := int(lengths.argmin())] < 0:
             raise ValueError(f"row {rows[i]}: {lengths[i]} tokens cannot be scheduled")
         some = np.flatnonzero(lengths)
         for index in range(len(self.groups)) if groups is None else groups:
@@ -293,8 +290,7 @@ class BlockTables:
             held = (self._last - self._before)[cells] * group.tokens if not group.ring else np.full(len(some), 2**31)
             wrong = np.flatnonzero((starts[some] < 0) | (lengths[some] > held - starts[some]))
             if wrong.size:
-                i = wrong[0]
-                at = starts[some][i]
+                at = starts[some][i := wrong[0]]
                 raise self._unmapped(cells[i], at if at < 0 else max(at, held[i]))
             if group.state:
                 continue
@@ -306,8 +302,7 @@ class BlockTables:
                 raise self._unmapped(cells[owner[i]], max(starts[some][owner[i]], entry[i] * group.tokens))
 
     def _extend(self, group: int | None, rows: Rows, ids: Integers, added: Places, keep: bool) -> None:
-        where = self._different(whole_numbers(rows))
-        cells = self._cells(group, where)
+        cells = self._cells(group, where := self._different(whole_numbers(rows)))
         if len(added) != len(cells):
             raise ValueError(f"{len(cells)} rows but {len(added)} lists of block ids: give one for each")
         begins, last = self._before[cells], self._last[cells]
@@ -369,6 +364,8 @@ class BlockTables:
             raise ValueError(
                 f"{number} requests, but rows are 0 to {self.max_requests - 1}: name each row once at most"
             )
+        if len(self._leading) > KEPT:
+            self._leading.clear()
         made = self._leading[number] = _Leading(self, number)
         return made
 
@@ -410,9 +407,8 @@ class BlockTables:
             return least
         cells = np.repeat(self._cells(group, rows), 1 if added is None else added)
         i = int(((ids < 0) | (ids >= self.num_blocks)).argmax())
-        raise ValueError(
-            f"{self._named(cells[i])}: block {ids[i]} does not exist: blocks are 0 to {self.num_blocks - 1}"
-        )
+        last = self.num_blocks - 1
+        raise ValueError(f"{self._named(cells[i])}: block {ids[i]} does not exist: blocks are 0 to {last}")
 
     def _check_room(self, cells: Places, before: Places, added: Places) -> None:
         long = before + added > self._full[cells]

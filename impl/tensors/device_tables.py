@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .block_tables import BlockTables
+from .block_tables import KEPT, BlockTables
 from .kernel_choice import kernel_module
 from .queues import HostQueue, queue_of
 from .table_layout import HEADER, TableLayout
@@ -69,7 +69,8 @@ class DeviceTables:
         queue: HostQueue | None = None,
     ) -> None:
         """Empty tables, and room for steps of `max_tokens` tokens. A step that changes more than `max_changes` entries
-        takes several copies. `kernels` makes the kernels, `queue` replaces that of the device."""
+        takes several copies. `kernels` makes the kernels, `queue` replaces that of the device. One for each `host`,
+        which tells once what has changed."""
         import torch
 
         if max_tokens < 0 or max_changes < 1:
@@ -131,7 +132,7 @@ class DeviceTables:
     def _prepared(self, tokens: int, wanted: int) -> OfTokens:
         if not tokens <= wanted <= self.max_tokens:
             raise ValueError(f"{tokens} tokens padded to {wanted}: there is room for {self.max_tokens}")
-        if len(self._of_tokens) > self.layout.max_requests:
+        if len(self._of_tokens) > KEPT:
             self._of_tokens.clear()
         fit = [(most, replays) for (most, room), replays in self._graphs.items() if room >= wanted]
         made = self._of_tokens[wanted] = self.places[:, :wanted], fit

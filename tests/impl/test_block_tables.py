@@ -47,6 +47,19 @@ def test_new_blocks_are_appended_to_several_rows_at_once():
     assert contents(made)[1:3] == [[10, 11], [7, 8, 9, 12]]
 
 
+def test_steps_of_more_sizes_than_views_are_kept_for():
+    made = BlockTables([GroupTable(4, 700)], 300)
+    for number in range(1, 301):
+        made.append(0, range(number), np.full(number, 7))
+        assert made.schedule([0] * number) == number
+        if number < 300:
+            assert f"row {number}, position 0: its 0 blocks" in error(lambda: made.schedule([0] * (number + 1)))  # noqa: B023
+    made.append(0, [0], np.array([7]))
+    assert made.schedule([4 * 301 - 1]) == 1
+    assert "position 1204: its 301 blocks" in error(lambda: made.schedule([4 * 301]))
+    assert made.counts[0].tolist() == [301, *range(299, 0, -1)]
+
+
 def test_many_block_ids_come_in_one_array_with_lengths():
     made = tables([5], [6], [7, 8], groups=2)
     made.append(None, [2, 0], np.array([1, 2, 3, 4, 9], np.int32), [2, 1, 0, 2])
