@@ -18,6 +18,7 @@ from random import Random
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
 from blockproof.impl.tensors import device_tables
 from blockproof.impl.tensors.block_tables import BlockTables
@@ -92,29 +93,45 @@ class Case:
     def change(self, host: BlockTables) -> None:
         """One change, in the tables and here."""
         draw, kind = self.draw, self.draw.random()
-        group = draw.randrange(len(self.groups))
         rows = sorted(draw.sample(range(self.requests), draw.randint(1, self.requests)))
-        of_group, most = self.rows[group], self.groups[group].max_blocks
-        if kind < 0.35:
-            rows = [row for row in rows if len(of_group[row]) < most]
-            ids = [draw.randrange(1, NUM_BLOCKS) for _ in rows]
-            host.append(group, rows, torch.tensor(ids, dtype=torch.int64).numpy())
-            for row, block in zip(rows, ids, strict=True):
-                of_group[row].append(block)
-        elif kind < 0.65:
-            keep = draw.random() < 0.6
-            left = [most - len(of_group[row]) * keep for row in rows]
-            new = [[draw.randrange(NUM_BLOCKS) for _ in range(draw.randint(0, room))] for room in left]
-            (host.append if keep else host.replace)(group, rows, new)
-            for row, ids in zip(rows, new, strict=True):
-                of_group[row] = of_group[row] * keep + ids
+        rows = list(range(len(rows))) if draw.random() < 0.3 else rows
+        if kind < 0.65:
+            self._new_blocks(host, rows, kind < 0.35)
         elif kind < 0.8:
+            group = draw.randrange(len(self.groups))
+            of_group = self.rows[group]
             pairs = [(row, entry) for row in rows for entry in range(len(of_group[row])) if draw.random() < 0.3]
             host.null(group, [row for row, _ in pairs], [entry for _, entry in pairs])
             for row, entry in pairs:
                 of_group[row][entry] = 0
         else:
             self._whole_rows(host, kind, rows)
+
+    def _new_blocks(self, host: BlockTables, rows: list[int], one_each: bool) -> None:
+        """One block for each row, or some; in one group, or in all by one call."""
+        draw, groups = self.draw, list(range(len(self.groups)))
+        chosen = groups if draw.random() < 0.3 else [draw.choice(groups)]
+        keep = draw.random() < (0.9 if one_each else 0.6)
+        if keep and one_each:
+            rows = [row for row in rows if all(len(self.rows[i][row]) < self.groups[i].max_blocks for i in chosen)]
+        new = []
+        for group in chosen:
+            for row in rows:
+                room = self.groups[group].max_blocks - len(self.rows[group][row]) * keep
+                count = 1 if one_each else draw.randint(0, room)
+                new.append([draw.randrange(one_each, NUM_BLOCKS) for _ in range(count)])
+        named = None if len(chosen) > 1 or draw.random() < 0.3 * (len(groups) == 1) else chosen[0]
+        (host.append if keep else host.replace)(named, rows, *self._given(new, one_each))
+        for number, ids in enumerate(new):
+            of_group, row = self.rows[chosen[number // len(rows)]], rows[number % len(rows)]
+            of_group[row] = of_group[row] * keep + ids
+
+    def _given(self, new: list[list[int]], one_each: bool) -> tuple[Any, ...]:
+        """These block ids as lists, or in one array of 32 or 64 bits; with lengths, or without where these are one."""
+        if self.draw.random() < 0.3:
+            return (new,)
+        flat = np.array([block for ids in new for block in ids], self.draw.choice((np.int32, np.int64)))
+        return (flat,) if one_each and self.draw.random() < 0.8 else (flat, [len(ids) for ids in new])
 
     def _whole_rows(self, host: BlockTables, kind: float, rows: list[int]) -> None:
         one, other = self.draw.randrange(self.requests), self.draw.randrange(self.requests)
@@ -310,6 +327,8 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
             "self._changes = [(changed, np.concatenate([each for _, each in self._changes[::-1]]))]",
         ),
         ("what is sent first has the ids of the rest", "values[left:]", "values[:-left]"),
+        ("rows in order do not grow", "last[...] = last_now", "last[...] = last"),
+        ("other rows do not grow", "self._last[cells] = at", "self._last[cells] = at - ONE"),
         ("the rest of a row that is replaced stays", "if rest.size and", "if rest.size > 3 and"),
     ],
 }

@@ -36,7 +36,8 @@ def test_vectors_of_one_element_do_what_numpy_does(value):
     pairs = [(one + 3, array + 3), (3 + one, 3 + array), (one - 3, array - 3), (one // 3, array // 3)]
     for result, expected in [*pairs, (one % 3, array % 3)]:
         assert result.value == expected.item()
-    for compared in (np.less, np.less_equal):
+    comparisons: Any = (np.less, np.less_equal)
+    for compared in comparisons:
         for other in (value - 1, value, value + 1):
             compared(one, One(other), found := One(7))
             assert found.value == compared(array, other).item()
