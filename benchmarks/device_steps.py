@@ -365,7 +365,8 @@ def found(module: str, old: str, new: str, kernels: str, device: str, most: int 
             for number, wrong in enumerate(steps(most, 1, made, tables), 1):
                 if wrong:
                     return number
-        except (IndexError, RuntimeError):  # torch would read or write outside, or what is waited for was never queued
+        except (IndexError, RuntimeError, ValueError):
+            # torch would read or write outside, what is waited for was never queued, or what is right is refused
             return number + 1
     return None
 
