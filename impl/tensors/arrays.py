@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, TypeAlias
@@ -54,14 +55,18 @@ def listed(block_ids: BlockIds, lengths: Rows | None) -> tuple[Integers, Places 
         return ids, added
     if lengths is not None:
         raise ValueError("lists of block ids have lengths of their own: leave `lengths` out, or give one array")
-    try:  # as most steps have it, and in a third of the time
-        return np.fromiter([block for (block,) in block_ids], np.int64, len(block_ids)), None
-    except ValueError:
-        sizes = list(map(len, block_ids))
-    added = np.array(sizes, np.int64)
-    if isinstance(block_ids[0], np.ndarray):
-        return whole_numbers(np.concatenate(block_ids)), added
-    return np.fromiter(chain.from_iterable(block_ids), np.int64, sum(sizes)), added
+    sizes: Places | None = None
+    try:
+        try:  # as most steps have it, and in a third of the time
+            flat = [block for (block,) in block_ids]
+        except ValueError:
+            sizes = np.array(list(map(len, block_ids)), np.int64)
+            if isinstance(block_ids[0], np.ndarray):
+                return whole_numbers(np.concatenate(block_ids)), sizes
+            flat = list(chain.from_iterable(block_ids))
+        return np.frombuffer(array("q", flat), INT64, len(flat)), sizes  # `fromiter` would cut fractions off
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"give a list of block ids, whole numbers, for each row, or one array: {error}") from error
 
 
 def pairs_of(values: Sequence[tuple[int, int]]) -> Places:
