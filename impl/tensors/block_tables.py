@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy import less, less_equal
 
-from .arrays import INT32, ONE, BlockIds, Integers, Places, Rows, all_true, listed, ranges, whole_numbers
+from .arrays import INT32, ONE, BlockIds, Integers, Places, Rows, least_and_most, listed, ranges, whole_numbers
 from .table_layout import GroupTable, TableLayout
 
 NULL_BLOCK = 0
@@ -140,7 +140,9 @@ class BlockTables:
             return
         if self._fullest >= self._shortest:
             self._check_room(self._cells(group, where), at - ONE, np.ones_like(at))
-        least = self._checked_ids(ids, group, where, None)
+        least = ids.item(ids.argmin())  # `min` costs several times as much on few
+        if least < 0 or ids.item(ids.argmax()) >= self.num_blocks:
+            raise self._no_such_block(ids, self._cells(group, where))
         values = ids.astype(INT32)
         self._flat[at] = values
         if in_order:
@@ -308,9 +310,11 @@ class BlockTables:
         begins, last = self._before[cells], self._last[cells]
         before = last if keep else begins
         after = before + added
-        if not all_true(after <= self._full[cells]):
+        if 0 in (after <= self._full[cells]).tobytes():
             self._check_room(cells, before, added)
-        least = self._checked_ids(ids, group, where, added)
+        least, most = least_and_most(ids) if ids.size else (1, 1)
+        if least < 0 or most >= self.num_blocks:
+            raise self._no_such_block(ids, np.repeat(cells, added))
         values = ids.astype(INT32)
         if not keep:
             rest = last - after
@@ -371,13 +375,13 @@ class BlockTables:
 
     def _different(self, where: Places) -> Places:
         """These rows, which exist and are different ones."""
-        self._checked(where)
-        numbers = self._rows[: len(where)]
-        if len(numbers) == len(where):  # of a row that is named twice only the last number stays
-            self._stamps[where] = numbers
-        if len(numbers) < len(where) or self._stamps.take(where).tobytes() != numbers.tobytes():
-            unique, times = np.unique(where, return_counts=True)
-            raise ValueError(f"row {unique[times > 1][0]} is named twice: put its block ids into one list")
+        leading = self._leading.get(len(where)) or self._first_rows(len(where))
+        if where.tobytes() != leading.row_bytes:
+            self._checked(where)
+            self._stamps[where] = leading.rows  # of a row that is named twice only the last number stays
+            if self._stamps[where].tobytes() != leading.row_bytes:
+                unique, times = np.unique(where, return_counts=True)
+                raise ValueError(f"row {unique[times > 1][0]} is named twice: put its block ids into one list")
         return where
 
     def _cells(self, group: int | None, where: Places) -> Places:
@@ -398,17 +402,10 @@ class BlockTables:
             raise ValueError(f"there is no row {wrong[0]}: rows are 0 to {self.max_requests - 1}")
         return rows
 
-    def _checked_ids(self, ids: Integers, group: int | None, rows: Places, added: Places | None) -> int:
-        """The least of these block ids, `added[i]` of each cell or one, all of which exist; 1 of none."""
-        if not ids.size:
-            return 1
-        least = ids.item(ids.argmin())  # `min` costs several times as much on few
-        if least >= 0 and ids.item(ids.argmax()) < self.num_blocks:
-            return least
-        cells = np.repeat(self._cells(group, rows), 1 if added is None else added)
-        i = int(((ids < 0) | (ids >= self.num_blocks)).argmax())
-        last = self.num_blocks - 1
-        raise ValueError(f"{self._named(cells[i])}: block {ids[i]} does not exist: blocks are 0 to {last}")
+    def _no_such_block(self, ids: Integers, cells: Places) -> ValueError:
+        """Names the first of these block ids, one for each of the cells, that does not exist."""
+        i, last = int(((ids < 0) | (ids >= self.num_blocks)).argmax()), self.num_blocks - 1
+        return ValueError(f"{self._named(cells[i])}: block {ids[i]} does not exist: blocks are 0 to {last}")
 
     def _check_room(self, cells: Places, before: Places, added: Places) -> None:
         long = before + added > self._full[cells]
