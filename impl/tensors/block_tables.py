@@ -43,9 +43,8 @@ class _Leading:
         self.rows, self.last = tables._rows[:number], tables._last_of[:, :number]
         self.row_bytes = self.rows.tobytes()
         self.first, self.behind = tables._first[:number], tables._behind[:number]
-        self.begun, self.inside = flags = np.zeros((2, number), np.bool_)
+        self.begun, self.inside = flags = np.zeros((2, number), np.bool_)  # what a check says of each
         self.checked = flags.reshape(-1)
-        """Both."""
 
 
 class BlockTables:
@@ -128,7 +127,7 @@ class BlockTables:
         where = whole_numbers(rows)
         leading = self._leading.get(len(where)) or self._first_rows(len(where))
         if in_order := where.tobytes() == leading.row_bytes:
-            last = leading.last if group is None else leading.last[self._first_cell(group) // self.max_requests]
+            last = leading.last if group is None else leading.last[self._existing(group)]
             last_now = last + ONE
             at = last_now.ravel()
         else:
@@ -392,8 +391,11 @@ class BlockTables:
         return where + first if (first := self._first_cell(group)) else where
 
     def _first_cell(self, group: int) -> int:
+        return self._existing(group) * self.max_requests
+
+    def _existing(self, group: int) -> int:
         self.layout.of_group(group)
-        return group * self.max_requests
+        return group
 
     def _checked(self, rows: Places) -> Places:
         unsigned = rows.view(UNSIGNED)
