@@ -27,8 +27,8 @@ from ..targets.declarations import KINDS_OF_FEW, OFFERS, STARVED
 from ..targets.family import Mutable
 from .impl_limits import LowLimits, limits_of
 from .vllm.binding import Binding, names_of
-from .vllm.core_calculator import CoreCalculator
-from .vllm.question_json import spec_from_json
+from .vllm.configuration.core_calculator import CoreCalculator
+from .vllm.configuration.question_json import spec_from_json
 from .vllm.releases import REFERENCE, Release, release_of
 from .vllm.style import VllmStyleTarget
 

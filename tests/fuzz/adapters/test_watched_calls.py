@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.adapters.impl import bind_impl, open_changed_impl
-from blockproof.fuzz.adapters.vllm.core_calls import CoreCalls
-from blockproof.fuzz.adapters.vllm.watched_calls import ManagerWatch
+from blockproof.fuzz.adapters.vllm.engine.core_calls import CoreCalls
+from blockproof.fuzz.adapters.vllm.engine.watched_calls import ManagerWatch
 from blockproof.fuzz.findings.ops_json import operation_from_json, to_json
 from blockproof.model.ops import (
     Advance,

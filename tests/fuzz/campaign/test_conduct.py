@@ -4,7 +4,7 @@ import itertools
 import os
 from collections import Counter
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -275,7 +275,7 @@ class Interrupted:
 
 def interrupted_after(path, statements):
     """A session that Ctrl-C reaches behind so many of its statements. Returns how it ended, and how many were left."""
-    store = Store(path, settings(path.parent))
+    store: Any = Store(path, settings(path.parent))
     begin_session = store.begin_session
 
     def begin():
