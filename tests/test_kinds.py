@@ -69,8 +69,8 @@ spec and its manager in the core; its roles in the proofs."""
 ABOUT_SOME_KINDS = {
     "model/config/capacity.py": "states make hashes small",
     "model/config/grouping.py": "latent windows are grouped in a way of their own",
-    "model/kinds/pool_room.py": "the kinds of a core with a pool of the host",
-    "model/kinds/pools.py": "the kinds of a core with a pool of the host",
+    "model/features/pool_room.py": "the kinds of a core with a pool of the host",
+    "model/features/pools.py": "the kinds of a core with a pool of the host",
     "model/config/layers.py": "pages of packed layers, of states and of encoders",
     "fuzz/adapters/lmdeploy/engine.py": "the kinds that the engine has",
     "fuzz/adapters/lmdeploy/parts.py": "the kinds that the engine has",

@@ -26,7 +26,7 @@ from blockproof.model.ops import (
     StepStart,
     Submit,
 )
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 SHAPE = Shape((Group("full", 2), Group("sliding", 2, window=4)), 20, 32, 2, 2, 16)
 STORY: list[Operation] = [

@@ -12,8 +12,8 @@ from typing import Any
 
 from .....model import arith, lookup, tables
 from .....model.attention import Mamba, Rule, demand
+from .....model.decisions import nothing
 from .....model.features import copies, inside, today
-from .....model.features.decisions import nothing
 from .....model.ops import Shape
 from .....model.state import Request
 from .....model.tables import Core, Policy

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from .....model import arith, ops
 from .....model.ops import NULL, Done, Failed, Operation, Outcome
-from .....model.shown.snapshot import Snapshot
+from .....model.snapshot import Snapshot
 from .....model.state import Request
 from .....model.tables import Core, Plan
 from ....targets.deviations import DeviatingModel, Reaction, UndefinedStateError

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .....model.ops import NULL, Operation, Outcome, Submit
-from .....model.shown.snapshot import Snapshot
+from .....model.snapshot import Snapshot
 from ....findings.oracle_names import PASSABLE
 from ....targets.block_ids import STRAY_ID, stray_id, without_hidden
 from ....targets.declarations import hidden_without_model

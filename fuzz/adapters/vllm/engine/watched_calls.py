@@ -9,7 +9,7 @@ from typing import Any
 
 from .....model import ops
 from .....model.ops import NULL, Done, Failed, Operation, Outcome, Refused, error_kind
-from .....model.shown.snapshot import Snapshot
+from .....model.snapshot import Snapshot
 from ..observe import Observer
 
 NOT_LOOKED_AT = frozenset({"usage", "registered", "earliest", "num_identities", "events", "new_block_ids", "stats"})

@@ -4,11 +4,11 @@ from dataclasses import replace
 from itertools import takewhile
 
 from .. import arith, tables
+from ..kinds.pool_kinds import Hot, Resident, Source
 from ..ops import NULL
 from ..state import Request
 from ..tables import BlockIds, Core, Plan
 from .given_up import give_back, last_offer
-from .pool_kinds import Hot, Resident, Source
 from .pools import Pools, pages_of, pools
 from .written_back import behind
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from ..features.copies import watch
 from ..ops import NULL
 from ..tables import Core
+from .copies import watch
 from .page_names import give_names, name_whole, tell
 from .pools import Move, Pages, pages_of, pools
 

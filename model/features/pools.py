@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..features.names import NamedState
+from ..kinds.pool_kinds import Hot, Resident, Source
 from ..ops import NULL, Value
-from ..shown.snapshot import Labels
+from ..snapshot import Labels
 from ..state import Key, Request
 from ..tables import Core
-from .pool_kinds import Hot, Resident, Source
+from .names import NamedState
 
 
 @dataclass(eq=False)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..identity import ExtraKey
-from ..ops import Allocate, Shape, Value
-from ..state import Request, State, Stored
+from .identity import ExtraKey
+from .ops import Allocate, Shape, Value
+from .state import Request, State, Stored
 
 Core: TypeAlias = Any  # these two are of `tables`, which is built on this file
 Plan: TypeAlias = Any
