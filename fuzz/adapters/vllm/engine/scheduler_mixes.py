@@ -16,7 +16,7 @@ from typing import Any
 
 from ....simulation.contents import TokenContents
 from ....simulation.protocol import ClientRequest
-from ...impl import install_impl, module_of_impl
+from ...impl_package import install_impl, module_of_impl
 from .core_calls import CoreCalls
 from .played import PlayedRun
 from .scheduler_config import RETENTION_FIELD, Setup, shape_of
