@@ -229,6 +229,14 @@ def test_a_batch_leaves_the_watermark_free_as_one_by_one():
     assert core.manager.get_block_ids("b") == ([1, 2],)
 
 
+def test_without_a_cache_a_state_may_be_shorter_than_the_unit_of_hashes():
+    core = Core(full(8), states(4), unit=8, scheduler=8, enable_caching=False)
+    request = core.request("a", range(9))
+    core.step(request, 9)
+    core.manager.free(request)
+    assert core.pool.get_num_free_blocks() == 19
+
+
 def test_a_batch_needs_one_token_of_each_unless_it_says_otherwise():
     core = Core(full())
     core.step(request := core.request("a", range(4)), 3)
