@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .....model.ops import NULL, Operation, Outcome, Submit
+from .....model.ops import NULL, Allocate, Operation, Outcome, Submit
 from .....model.snapshot import Snapshot
 from ....findings.oracle_names import PASSABLE
 from ....targets.block_ids import STRAY_ID, stray_id, without_hidden
@@ -85,6 +85,9 @@ class ContractJudge:
         return [*lines, *(f"{one.id}: {one.what}" for one in self._contract.passed())]
 
     def _judge(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> None:
+        if isinstance(operation, Allocate):
+            labels = zip(before.labels, after.labels, strict=True)
+            self.reached["evictions"] += sum(was is not None and was != now for was, now in labels)
         if self._broken:  # what follows from it says nothing
             return
         try:

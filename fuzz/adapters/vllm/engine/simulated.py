@@ -133,8 +133,6 @@ class VllmSimulated:
         differ = getattr(own, "supports_divergent_local_hybrid_hits", False) and keeps_states(setup.shape)
         if self.contract and differ:  # a hit of the full groups alone, whose state is loaded
             self.contract.rest()
-        self._evicted = Counter[str]()
-        _count(self._evicted, "evictions", self.pool, "_maybe_evict_cached_block")
 
     def _connect(self, options: Mapping[str, Value]) -> None:
         """What a connector's construction raises, and is no refusal, is a finding: the first request meets it."""
@@ -279,19 +277,7 @@ class VllmSimulated:
     def counts(self) -> Mapping[str, int]:
         """Evictions, what a connector moved, and how often each property was checked."""
         moved = self._link.begun if self._link is not None else Counter[str]()
-        return self._evicted + moved + (self.contract.reached if self.contract else Counter())
-
-
-def _count(counts: Counter[str], name: str, owner: Any, method: str) -> None:
-    """Count the calls of a method that return something true."""
-    call = getattr(owner, method)
-
-    def counted(*given: Any, **named: Any) -> Any:
-        result = call(*given, **named)
-        counts[name] += bool(result)
-        return result
-
-    setattr(owner, method, counted)
+        return moved + (self.contract.reached if self.contract else Counter())
 
 
 def _told(output: Any, name: str) -> Sequence[Any]:
