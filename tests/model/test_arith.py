@@ -124,7 +124,7 @@ def held_most(rule, batched, lookahead):
 @pytest.mark.parametrize("kind", ["sliding", "chunked"])
 def test_the_caps_with_lookahead_are_exact(kind):
     for size, b, batched, lookahead in product(SOME, SOME, (1, 2, 5), (1, 2, 3, 6)):
-        group = Group(kind, b, **{{"sliding": "window", "chunked": "chunk"}[kind]: size})
+        group = Group("sliding", b, window=size) if kind == "sliding" else Group("chunked", b, chunk=size)
         shape = Shape((group,), 9, 10_000, b, b, batched)
         rule = rule_for(group, shape)
         assert rule.cap(lookahead) == held_most(rule, batched, lookahead), (size, b, batched, lookahead)
