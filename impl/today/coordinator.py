@@ -8,6 +8,7 @@ from ..hashing.block_hash import BlockHash
 from ..hashing.block_hashing import BlockHashList
 from ..hashing.extra_keys import CacheableRequest
 from ..managers.base import SingleTypeKVCacheManager
+from ..managers.by_spec import with_cap
 from ..managers.coordinator import (
     HybridKVCacheCoordinator,
     KVCacheCoordinator,
@@ -19,7 +20,6 @@ from ..managers.hit_search import HitBlocks, HitSearch, longest_common_hit
 from ..managers.spec_registry import KVCacheSpecRegistry
 from ..managers.steps import OneGroupSteps, RunningSteps
 from ..pool.block import KVCacheBlock
-from ..specs.attention import RecentPastSpec
 from ..specs.entries import how_to_register
 from ..specs.interface import FullAttentionSpec, KVCacheSpec, SlidingWindowSpec
 from .block_pool import TodayPool
@@ -435,12 +435,9 @@ def manager_of_today(
         raise AssertionError(how_to_register(spec))
     if plain not in OF_TODAY:
         raise NotImplementedError(f"{plain.__name__} goes by the rule of 0.23: it cannot serve a core of today")
-    if isinstance(spec, RecentPastSpec):
-        named["max_admission_blocks_per_request"] = spec.max_admission_blocks_per_request(
-            max_num_batched_tokens, max_model_len
-        )
     kind = OF_TODAY[plain]
-    return (with_checkpoints(kind, spec) if issubclass(kind, MambaToday) else kind)(spec, **named)
+    made = with_checkpoints(kind, spec) if issubclass(kind, MambaToday) else kind
+    return with_cap(made, spec, max_num_batched_tokens, max_model_len, named)
 
 
 def coordinator_of_today(enable_caching: bool, num_groups: int, **named: Any) -> TodayCoordinator:
