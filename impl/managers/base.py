@@ -466,7 +466,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         if self.admission_limits is None:
             return cdiv(num_lookahead_tokens - 1, self.block_size)
         most: Callable[..., int] = self.kv_cache_spec.max_admission_blocks_per_request  # type: ignore[attr-defined]
-        return most(*self.admission_limits, num_lookahead_tokens - 1) - most(*self.admission_limits)
+        longest, length = self.admission_limits
+        return most(longest + num_lookahead_tokens - 1, length) - most(longest, length)
 
     def _give_back(self, blocks: list[KVCacheBlock]) -> None:
         """Free blocks in this order: those without identity go to the front, since no lookup can find their content."""
