@@ -160,12 +160,6 @@ class RunningSteps:
         self.known = all(manager.is_ours for manager in managers)
         """Whether horizons are looked for at all: without them every step goes the long way."""
 
-    @property
-    def is_simple(self) -> bool:
-        """Whether `OneGroupSteps` will do."""
-        simple = [lane for lane in self.lanes if lane.single and not lane.may_skip and not lane.extra]
-        return len(simple) == len(self._managers) == 1
-
     def forget(self, request_id: str) -> None:
         """From now on anything may happen to this request."""
         self.horizons.pop(request_id, None)
@@ -336,6 +330,16 @@ class OneGroupSteps(RunningSteps):
             room = at - 1
         self.horizons[request_id] = room if room < self._max_model_len else self._max_model_len
         return rows
+
+
+def are_simple(managers: Sequence[SingleTypeKVCacheManager], registers: tuple[int | None, bool]) -> bool:
+    """Whether `OneGroupSteps` will do; `registers` as for `RunningSteps`."""
+    step, every_block = registers
+    if len(managers) != 1 or not every_block:
+        return False
+    (one,) = managers
+    plain = one.registers_every_block and step in (None, one.block_size) and not one.use_eagle
+    return plain and not (one.may_skip or one.extra_blocks or one.sized_by_encoder)
 
 
 def settled_tokens(request: CacheableRequest, num_computed_tokens: int) -> int:

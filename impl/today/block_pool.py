@@ -102,9 +102,7 @@ class TodayPool(BlockPool):
     def __init__(self, *given: Any, num_hash_lookahead_tokens: int = 0, **named: Any) -> None:
         super().__init__(*given, **named)
         self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
-        self._know(SeveralNames())
-        self._queue = self.free_block_queue = SleepyQueue(())
-        self._queue.reserve(self.num_gpu_blocks - 1, self._make)
+        self._know(self.cached_block_hash_to_block)
         self._slept = False
         """Whether blocks have been forgotten, some of which may not exist again."""
         self.copying: list[tuple[KVCacheBlock, KVCacheBlock]] = []
@@ -113,6 +111,13 @@ class TodayPool(BlockPool):
         """By block, how many references others have been told to give back when they have done with it."""
         self._watchers: dict[int, Callable[[KVCacheBlock], None]] = {}
         """Who is to be told when a block is handed out that he reads on."""
+
+    def _new_queue(self) -> SleepyQueue:
+        self._queue = SleepyQueue(())
+        return self._queue
+
+    def _new_names(self) -> SeveralNames:
+        return SeveralNames()
 
     # Names.
 

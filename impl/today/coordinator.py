@@ -17,7 +17,7 @@ from ..managers.coordinator import (
 )
 from ..managers.hit_search import HitBlocks, HitSearch, longest_common_hit
 from ..managers.spec_registry import KVCacheSpecRegistry
-from ..managers.steps import OneGroupSteps, RunningSteps
+from ..managers.steps import OneGroupSteps, RunningSteps, are_simple
 from ..pool.block import KVCacheBlock
 from ..specs.attention import RecentPastSpec
 from ..specs.entries import how_to_register
@@ -196,11 +196,11 @@ class TodayCoordinator(KVCacheCoordinator):
     def running_steps(self, registers_at: int | None) -> LaterHorizons:
         """As before; where ends of prompts get names, only behind the prompt."""
         self._registers_at = registers_at
-        groups = self.single_type_managers, self.block_pool, self.max_model_len
-        given = *groups, (registers_at, self._registers_quietly()), self._register
-        steps: LaterHorizons = StepsBehindPrompts(*given) if self.names_ends else LaterHorizons(*given)
-        if steps.is_simple and not self.names_ends:
-            steps = LaterOfOneGroup(*given)
+        managers, registers = self.single_type_managers, (registers_at, self._registers_quietly())
+        kind = StepsBehindPrompts if self.names_ends else LaterHorizons
+        if kind is LaterHorizons and are_simple(managers, registers):
+            kind = LaterOfOneGroup
+        steps = kind(managers, self.block_pool, self.max_model_len, registers, self._register)
         # Where a gap opens depends on the prompt, which steps do not know.
         steps.known &= not any(isinstance(manager, ReferenceWindowManager) for manager in self.single_type_managers)
         return steps
