@@ -9,7 +9,7 @@ from ..pool.hash_map cimport BlockHashToBlockMap
 cdef class SeveralNames(BlockHashToBlockMap):
     cdef public dict further
     cdef public dict partial
-    cdef public dict _runs
+    cdef public dict marked
 
     @cython.locals(run=Run, marked=Run)
     cpdef mark(self, KVCacheBlock block, group)
@@ -36,7 +36,7 @@ cdef class TodayPool(BlockPool):
     cpdef cache_row(self, request, list table, Py_ssize_t first, Py_ssize_t end, Py_ssize_t size, group_id)
     cpdef bint is_named(self, KVCacheBlock block, name)
     cpdef covers(self, KVCacheBlock block, whole)
-    cpdef add_name(self, KVCacheBlock block, name, covers)
+    cpdef add_name(self, KVCacheBlock block, group, content, covers)
     cpdef unname(self, KVCacheBlock block)
     cpdef move_names(self, KVCacheBlock source, KVCacheBlock target)
     @cython.locals(run=Run)
@@ -47,7 +47,7 @@ cdef class TodayPool(BlockPool):
     @cython.locals(states=list, block=KVCacheBlock)
     cpdef bint _touch_many(self, blocks)
     cpdef hold(self, KVCacheBlock block)
-    @cython.locals(states=list)
+    @cython.locals(states=list, queue=FreeKVCacheBlockQueue, own=Py_ssize_t, n=Py_ssize_t)
     cpdef release_by_names(self, list blocks)
     @cython.locals(own=Py_ssize_t, shared=list, left=list, own_blocks=list, block=KVCacheBlock)
     cpdef list _let_go_shared(self, list blocks, list states)

@@ -17,7 +17,7 @@ from ..managers.coordinator import (
 )
 from ..managers.hit_search import HitBlocks, HitSearch, longest_common_hit
 from ..managers.spec_registry import KVCacheSpecRegistry
-from ..managers.steps import OneGroupSteps, RunningSteps, are_simple
+from ..managers.steps import are_simple
 from ..pool.block import KVCacheBlock
 from ..specs.attention import RecentPastSpec
 from ..specs.entries import how_to_register
@@ -25,6 +25,7 @@ from ..specs.interface import FullAttentionSpec, KVCacheSpec, SlidingWindowSpec
 from .block_pool import TodayPool
 from .checkpoints import CheckpointManager, with_checkpoints
 from .hashing import LastHashes
+from .horizons import LaterHorizons, LaterOfOneGroup, StepsBehindPrompts
 from .managers import OF_TODAY, ByNames
 from .reference_window import ReferenceWindowManager, RSWASpec
 from .rings import CircularBufferSpec, RingManager
@@ -43,61 +44,6 @@ class Found(NamedTuple):
     """Whether states end before it: then tokens from outside must follow, which bring the one that is needed."""
 
 
-class LaterHorizons(RunningSteps):
-    """Horizons are found when they are asked for: many a request that was given room takes no step of the short way."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.due: dict[str, int] = {}
-        """Requests whose horizon is not known, with how many of their tokens were settled."""
-
-    def note(self, request_id: str, num_settled_tokens: int) -> None:
-        """As before, but later."""
-        if self.known:
-            self.horizons.pop(request_id, None)
-            self.due[request_id] = num_settled_tokens
-
-    def look(self, request_id: str) -> int:
-        """The horizon of a request for which it is due."""
-        super().note(request_id, self.due.pop(request_id))
-        return self.horizons[request_id]
-
-    def forget(self, request_id: str) -> None:
-        """As before."""
-        self.due.pop(request_id, None)
-        RunningSteps.forget(self, request_id)
-
-
-class LaterOfOneGroup(LaterHorizons, OneGroupSteps):
-    """The same for a group that gives nothing back."""
-
-
-class StepsBehindPrompts(LaterHorizons):
-    """Steps of running requests where ends of prompts get names inside blocks: within its prompt a request goes the
-    long way, and behind it nothing is named but whole blocks."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.behind: set[str] = set()
-        """Requests that have named all of their prompt."""
-
-    def note(self, request_id: str, num_settled_tokens: int) -> None:
-        """As before, for those."""
-        if request_id in self.behind:
-            LaterHorizons.note(self, request_id, num_settled_tokens)
-
-    def forget(self, request_id: str) -> None:
-        """As before."""
-        self.behind.discard(request_id)
-        if request_id in self.horizons or request_id in self.due:
-            LaterHorizons.forget(self, request_id)
-
-    def forget_horizons(self) -> None:
-        """Names have been lost, which the next step of a request may give again."""
-        for request_id in [*self.horizons, *self.due]:
-            super().forget(request_id)
-
-
 class TodayCoordinator(KVCacheCoordinator):
     """What the coordinators have in common."""
 
@@ -114,10 +60,10 @@ class TodayCoordinator(KVCacheCoordinator):
     def __init__(self, *given: Any, num_hash_lookahead_tokens: int, names_junctions: bool, **named: Any) -> None:
         self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
         super().__init__(*given, **named)
-        states = any(isinstance(manager, MambaToday) for manager in self.single_type_managers)
+        self._states = [manager for manager in self.single_type_managers if isinstance(manager, MambaToday)]
         for manager in self.single_type_managers:
             # States are read before they are written, so what else lies in their pages has to be cleared.
-            manager.collects_new_block_ids = states and not isinstance(manager, MambaToday)
+            manager.collects_new_block_ids = bool(self._states) and manager not in self._states
         managers = self.single_type_managers
         self.leaving_checkpoints = [manager for manager in managers if isinstance(manager, CheckpointManager)]
         gaps = [manager for manager in managers if isinstance(manager, ReferenceWindowManager)]
@@ -219,6 +165,28 @@ class TodayCoordinator(KVCacheCoordinator):
                 manager.prompt_ends = prefill_end
         return super().get_num_blocks_to_allocate(*given, **named)
 
+    def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
+        """As before. Before the first token nothing is skipped."""
+        if total_computed_tokens > 0:
+            for manager in self._skipping_managers:
+                manager.remove_skipped_blocks(request_id, total_computed_tokens)
+
+    def allocate_new_computed_blocks(
+        self,
+        request_id: str,
+        new_computed_blocks: Sequence[Sequence[KVCacheBlock]],
+        num_local_computed_tokens: int,
+        num_external_computed_tokens: int,
+        num_settled_tokens: int | None = None,
+    ) -> None:
+        """As before; a hit alone takes no block."""
+        computed = num_local_computed_tokens, num_external_computed_tokens
+        if num_external_computed_tokens:
+            super().allocate_new_computed_blocks(request_id, new_computed_blocks, *computed, num_settled_tokens)
+            return
+        for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True):
+            manager.attach_computed_blocks(request_id, hit, *computed, num_settled_tokens)
+
     def most_blocks_to_allocate(self, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]]) -> int:
         """As before, with states: but of a hit, which this very step may still write."""
         hits = sum(map(len, new_computed_blocks))
@@ -283,6 +251,11 @@ class TodayCoordinator(KVCacheCoordinator):
 
     # Giving back.
 
+    def renew(self, request: CacheableRequest) -> None:
+        """As before."""
+        for manager in self._states:
+            manager.renew_states(request)
+
     def pop_tables(self, request_id: str) -> list[KVCacheBlock]:
         """Forget a request; its blocks, group by group and nulls left out, stay held."""
         self.steps.forget(request_id)
@@ -297,11 +270,28 @@ class NoPrefixCacheToday(TodayCoordinator, KVCacheCoordinatorNoPrefixCache):
 class UnitaryToday(TodayCoordinator, UnitaryKVCacheCoordinator):
     """One group."""
 
-    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        kind = type(self.single_type_managers[0])
+        self._is_ring = issubclass(kind, RingManager)
+        self._search_type = kind.search_type if kind.spreads_over_ranks or self._terms.ranks == 1 else None
+        """None where `search` says why there is none."""
+
+    def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest hit of the group; a ring has none."""
-        if isinstance(self.single_type_managers[0], RingManager):
-            return ([],), 0
-        return super().find_longest_cache_hit(block_hashes, max_cache_hit_length)
+        kind = self._search_type
+        if kind is None:
+            return (
+                Found(([],), 0) if self._is_ring else Found(*super().find_longest_cache_hit(block_hashes, most_tokens))
+            )
+        search = kind(self._terms, block_hashes)
+        length = search.longest(most_tokens)
+        return Found(search.blocks(length) if length else ([],), length)
+
+    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
+        """As before."""
+        found = self.find_hit(block_hashes, max_cache_hit_length)
+        return found.blocks, found.tokens
 
     @property
     def hit_alignment(self) -> int:
@@ -369,9 +359,14 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         shared = widest.longest(most_tokens)
         if not shared:
             return Found(tuple([[] for _ in self.single_type_managers]), 0)
-        searches = [widest, *[self.search(group, hashes) for group in others]]
-        length = longest_common_hit(searches, shared)
-        return Found(self._rows(searches, [length] * len(searches)), length, shared if shared > length else 0)
+        searches = [*[self.search(group, hashes) for group in others], widest]
+        length = longest_common_hit(searches, shared, agreed=1)
+        hits: list[list[KVCacheBlock]] = [[] for _ in self.single_type_managers]
+        if length:
+            for alike, search in zip((*others, first), searches, strict=True):
+                for i, blocks in zip(alike.group_ids, search.blocks(length), strict=True):
+                    hits[i] = blocks
+        return Found(tuple(hits), length, shared if shared > length else 0)
 
     def find_for_connector(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest length that all specs but states can serve, with the states of up to there."""
@@ -396,7 +391,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         return block_hashes[: most_tokens // self.hash_block_size]
 
     def _rows(self, searches: Sequence[HitSearch], lengths: Sequence[int]) -> HitBlocks:
-        """By group of layers, the blocks of so many tokens that each search has found."""
+        """By group of layers, the blocks of so many tokens that each search has found, where they differ."""
         hits: list[list[KVCacheBlock]] = [[] for _ in self.single_type_managers]
         for alike, search, length in zip(self.attention_groups, searches, lengths, strict=True):
             if length:
@@ -411,15 +406,15 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
 
     def search(self, group: SpecGroup, block_hashes: list[BlockHash]) -> HitSearch:
         """The search of the groups with one spec."""
-        kind = group.manager_cls
+        terms, kind = group.terms, group.manager_cls
         if self.enable_partial_hash_hits and kind.keeps_states:
-            return FineStateSearch(group.terms, block_hashes)
+            return FineStateSearch(terms, block_hashes)
         if self.enable_partial_hash_hits and isinstance(group.spec, FullAttentionSpec):
-            return FinePrefixSearch(group.terms, block_hashes)
+            return FinePrefixSearch(terms, block_hashes)
         hashes: BlockHashList = block_hashes
-        if group.spec.block_size != self.hash_block_size:
-            hashes = LastHashes(block_hashes, self.hash_block_size, group.spec.block_size)
-        return kind.search(group.terms, hashes)
+        if terms.block_size != self.hash_block_size:
+            hashes = LastHashes(block_hashes, self.hash_block_size, terms.block_size)
+        return kind.search(terms, hashes)
 
 
 def manager_of_today(

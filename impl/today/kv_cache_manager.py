@@ -11,7 +11,8 @@ from ..pool.metrics import KVCacheMetricsCollector
 from ..specs.base import cdiv
 from ..specs.interface import KVCacheConfig
 from .block_pool import TodayPool
-from .coordinator import Found, LaterHorizons, TodayCoordinator, coordinator_of_today
+from .coordinator import Found, TodayCoordinator, coordinator_of_today
+from .horizons import LaterHorizons
 from .request import RequestStatus
 from .rings import RingManager
 from .states import MambaToday
@@ -171,22 +172,27 @@ class TodayManager(KVCacheManager):
         """As before. The watermark stays free for a request that does not run yet, if others are scheduled in this step
         (`has_scheduled_reqs`). In the groups `skip_zeroing_group_ids` a load writes all of the blocks that are taken
         for external tokens, so that they are not listed."""
-        if not (new_computed_blocks or num_external_computed_tokens or full_sequence_must_fit or reserved_blocks):
+        if not (
+            new_computed_blocks
+            or num_new_computed_tokens
+            or num_external_computed_tokens
+            or num_encoder_tokens
+            or full_sequence_must_fit
+            or reserved_blocks
+        ):
             # The one comparison of most decode steps, and what is due in the others, without a call of the long way.
-            request_id, end = request.request_id, request.num_computed_tokens + num_new_tokens
-            horizon = 0
-            if request_id in self._horizons:
-                horizon = self._horizons[request_id]
-            elif request_id in self._due:
-                horizon = self._steps.look(request_id)
-            plain = num_new_tokens > 0 <= num_lookahead_tokens and not (num_new_computed_tokens or num_encoder_tokens)
             # One whose load has arrived has its blocks, and waits all the same.
             free = not self.watermark_blocks or not has_scheduled_reqs or _runs(request)
-            if horizon and plain and free:
-                firsts = self._firsts
-                if end + num_lookahead_tokens <= horizon and not (firsts and end < firsts[request_id]):
+            if free and num_new_tokens > 0 and num_lookahead_tokens >= 0:
+                request_id, end = request.request_id, request.num_computed_tokens + num_new_tokens
+                horizon = 0
+                if request_id in self._horizons:
+                    horizon = self._horizons[request_id]
+                elif request_id in self._due:
+                    horizon = self._steps.look(request_id)
+                if end + num_lookahead_tokens <= horizon and not (self._firsts and end < self._firsts[request_id]):
                     return self.empty_kv_cache_blocks
-                if end <= self.max_model_len:
+                if horizon and end <= self.max_model_len:
                     for manager in self.coordinator.told_of_requests:
                         manager.note_request(request)
                     register = self.enable_caching and not delay_cache_blocks

@@ -212,14 +212,14 @@ class ByNames(SingleTypeKVCacheManager):
         pool, unit = self.block_pool, self.unit
         if block is self._null_block:
             return
-        content = request.block_hashes[end // unit - 1]
-        name, whole = (self.kv_cache_group_id, content), (entry + 1) * self.block_size
+        content, group = request.block_hashes[end // unit - 1], self.kv_cache_group_id
+        whole = (entry + 1) * self.block_size
         if block.content is not None:
-            if pool.is_named(block, name):
+            if pool.is_named(block, (group, content)):
                 return
             if 0 < pool.covers(block, whole) < end:
                 pool.unname(block)
-        pool.add_name(block, name, None if end == whole else end)
+        pool.add_name(block, group, content, None if end == whole else end)
         if not pool.enable_kv_cache_events:
             return
         parent = request.block_hashes[end // unit - 2] if end > unit else None
