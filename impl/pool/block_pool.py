@@ -184,11 +184,15 @@ class BlockPool:
             queue.num_free_blocks -= 1
         else:
             (block,) = queue.take(1)
-        if block.content is not None or (self.metrics_collector is not None and self.enable_caching):
+        metrics = self.metrics_collector
+        if metrics is None and not self.enable_kv_cache_events:
+            if block.content is not None:
+                self.cached_block_hash_to_block.forget(block)
+        elif block.content is not None or (metrics is not None and self.enable_caching):
             self._forget_identity(block)
         block.state = 1
-        if self.metrics_collector is not None:
-            self.metrics_collector.on_block_allocated(block)
+        if metrics is not None:
+            metrics.on_block_allocated(block)
         return block
 
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:

@@ -172,32 +172,31 @@ class TodayManager(KVCacheManager):
         """As before. The watermark stays free for a request that does not run yet, if others are scheduled in this step
         (`has_scheduled_reqs`). In the groups `skip_zeroing_group_ids` a load writes all of the blocks that are taken
         for external tokens, so that they are not listed."""
-        if not (
-            new_computed_blocks
-            or num_new_computed_tokens
-            or num_external_computed_tokens
-            or num_encoder_tokens
-            or full_sequence_must_fit
-            or reserved_blocks
+        if (
+            num_new_tokens > 0
+            and num_lookahead_tokens >= 0
+            and not (
+                new_computed_blocks
+                or num_new_computed_tokens
+                or num_external_computed_tokens
+                or num_encoder_tokens
+                or full_sequence_must_fit
+                or reserved_blocks
+                # One whose load has arrived has its blocks, and waits all the same.
+                or (self.watermark_blocks and has_scheduled_reqs and not _runs(request))
+            )
         ):
             # The one comparison of most decode steps, and what is due in the others, without a call of the long way.
-            # One whose load has arrived has its blocks, and waits all the same.
-            free = not self.watermark_blocks or not has_scheduled_reqs or _runs(request)
-            if free and num_new_tokens > 0 and num_lookahead_tokens >= 0:
-                request_id, end = request.request_id, request.num_computed_tokens + num_new_tokens
-                horizon = 0
-                if request_id in self._horizons:
-                    horizon = self._horizons[request_id]
-                elif request_id in self._due:
-                    horizon = self._steps.look(request_id)
-                if end + num_lookahead_tokens <= horizon and not (self._firsts and end < self._firsts[request_id]):
-                    return self.empty_kv_cache_blocks
-                if horizon and end <= self.max_model_len:
-                    for manager in self.coordinator.told_of_requests:
-                        manager.note_request(request)
-                    register = self.enable_caching and not delay_cache_blocks
-                    rows = self._steps.advance(request, request_id, end, num_lookahead_tokens, register)
-                    return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
+            request_id, end = request.request_id, request.num_computed_tokens + num_new_tokens
+            horizon = self._horizons.get(request_id) or (self._steps.look(request_id) if request_id in self._due else 0)
+            if end + num_lookahead_tokens <= horizon and not (self._firsts and end < self._firsts[request_id]):
+                return self.empty_kv_cache_blocks
+            if horizon and end <= self.max_model_len:
+                for manager in self.coordinator.told_of_requests:
+                    manager.note_request(request)
+                register = self.enable_caching and not delay_cache_blocks
+                rows = self._steps.advance(request, request_id, end, num_lookahead_tokens, register)
+                return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
         if self.watermark_blocks and has_scheduled_reqs and reserved_blocks >= 0 and not _runs(request):
             reserved_blocks += self.watermark_blocks
         for manager in self.coordinator.told_of_requests:
