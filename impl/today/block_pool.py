@@ -330,7 +330,8 @@ class TodayPool(BlockPool):
         while own < n and blocks[own].content is None:  # mostly the end of a table, which stands first
             own += 1
         if queue.append_named(blocks[own:] if own else blocks):
-            queue.prepend_n(blocks[:own])
+            if own:
+                queue.prepend_n(blocks[:own])
             return
         others = [block for block in blocks if block.content is None]
         if others:

@@ -22,9 +22,10 @@ class TodayMambaSpec(MambaSpec):
 class CheckpointManager(MambaToday):
     """States in mode align whose workers leave checkpoints."""
 
+    leaves_one_state = False
+
     def __post_init__(self, *given: object, **named: object) -> None:
         super().__post_init__(*given, **named)
-        self.has_one_state = False
         self.grid = getattr(self.kv_cache_spec, "prefill_checkpoint_alignment", None) or 1
         self.checkpoint_unit = self.scheduler_block_size
         """Checkpoints stand at multiples of so many tokens; the coordinator of several groups says which."""

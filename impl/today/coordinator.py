@@ -16,19 +16,17 @@ from ..managers.coordinator import (
     UnitaryKVCacheCoordinator,
 )
 from ..managers.hit_search import HitBlocks, HitSearch, longest_common_hit
-from ..managers.spec_registry import KVCacheSpecRegistry
 from ..managers.steps import are_simple
 from ..pool.block import KVCacheBlock
-from ..specs.attention import RecentPastSpec
-from ..specs.entries import how_to_register
 from ..specs.interface import FullAttentionSpec, KVCacheSpec, SlidingWindowSpec
 from .block_pool import TodayPool
-from .checkpoints import CheckpointManager, with_checkpoints
+from .by_spec import manager_of_today
+from .checkpoints import CheckpointManager
 from .hashing import LastHashes
 from .horizons import LaterHorizons, LaterOfOneGroup, StepsBehindPrompts
-from .managers import OF_TODAY, ByNames
-from .reference_window import ReferenceWindowManager, RSWASpec
-from .rings import CircularBufferSpec, RingManager
+from .managers import ByNames
+from .reference_window import ReferenceWindowManager
+from .rings import RingManager
 from .search import FinePrefixSearch, FineStateSearch
 from .states import MambaToday
 
@@ -91,9 +89,10 @@ class TodayCoordinator(KVCacheCoordinator):
             (one, one.names_ends, one if isinstance(one, MambaToday) else None, one.block_size if one.use_eagle else 0)
             for one in managers
         ]
-        plain = len(managers) == 1 and not managers[0].names_ends and not managers[0].keeps_states
-        self._only = managers[0] if plain else None
-        """The manager of the only group, if nothing of it gets a name but whole blocks."""
+        first = managers[0] if len(managers) == 1 else None
+        plain = first is not None and not (first.names_ends or first.keeps_states or first.sized_by_encoder)
+        self._only = first if plain else None
+        """The manager of the only group, if nothing of it gets a name but whole blocks, and tokens fill them."""
         self._bounded = all(manager.is_ours and not manager.sized_by_encoder for manager in managers)
         self._least_size = min([manager.block_size for manager in managers], default=1)
         self._most_apart = sum([manager.most_blocks(0) + 1 for manager in managers]) if self._bounded else 0
@@ -187,10 +186,26 @@ class TodayCoordinator(KVCacheCoordinator):
         for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True):
             manager.attach_computed_blocks(request_id, hit, *computed, num_settled_tokens)
 
+    def allocate_new_blocks(
+        self,
+        request_id: str,
+        num_tokens: int,
+        num_tokens_main_model: int,
+        num_encoder_tokens: int = 0,
+        total_computed_tokens: int | None = None,
+    ) -> HitBlocks:
+        """As before."""
+        given = num_tokens, num_tokens_main_model, total_computed_tokens
+        if self._only is not None:
+            return (self._only.allocate_new_blocks(request_id, *given),)
+        return super().allocate_new_blocks(request_id, *given[:2], num_encoder_tokens, total_computed_tokens)
+
     def most_blocks_to_allocate(self, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]]) -> int:
         """As before, with states: but of a hit, which this very step may still write."""
         hits = sum(map(len, new_computed_blocks))
-        if not self._bounded or (hits and any(manager.cached_blocks_this_step for manager in self._state_managers)):
+        if not self._bounded:
+            return maxsize
+        if hits and self._states and any(manager.cached_blocks_this_step for manager in self._states):
             return maxsize
         rough = num_tokens // self._least_size * len(self.single_type_managers) + self._most_apart
         if hits + rough <= self.block_pool.free_block_queue.num_free_blocks:
@@ -415,27 +430,6 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         if terms.block_size != self.hash_block_size:
             hashes = LastHashes(block_hashes, self.hash_block_size, terms.block_size)
         return kind.search(terms, hashes)
-
-
-def manager_of_today(
-    spec: KVCacheSpec, max_num_batched_tokens: int, max_model_len: int, **named: Any
-) -> SingleTypeKVCacheManager:
-    """A manager for the spec. NotImplementedError for one of somebody else, who knows nothing of this rule."""
-    if isinstance(spec, CircularBufferSpec):
-        return RingManager(spec, **named)
-    if isinstance(spec, RSWASpec):
-        return ReferenceWindowManager(spec, **named)
-    plain = KVCacheSpecRegistry.get_manager_class(spec)
-    if plain is None:
-        raise AssertionError(how_to_register(spec))
-    if plain not in OF_TODAY:
-        raise NotImplementedError(f"{plain.__name__} goes by the rule of 0.23: it cannot serve a core of today")
-    if isinstance(spec, RecentPastSpec):
-        named["max_admission_blocks_per_request"] = spec.max_admission_blocks_per_request(
-            max_num_batched_tokens, max_model_len
-        )
-    kind = OF_TODAY[plain]
-    return (with_checkpoints(kind, spec) if issubclass(kind, MambaToday) else kind)(spec, **named)
 
 
 def coordinator_of_today(enable_caching: bool, num_groups: int, **named: Any) -> TodayCoordinator:

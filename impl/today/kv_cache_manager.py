@@ -106,10 +106,10 @@ class TodayManager(KVCacheManager):
     ) -> tuple[KVCacheBlocks, int, int]:
         """The longest cached prefix, of at most so many tokens, its length, and up to where others share the prefix if
         the hit ends before; else 0. It counts in the statistics when the request is admitted."""
-        if not self._looks_up(request):
+        if not self.enable_caching or request.skip_reading_prefix_cache:
             return self.empty_kv_cache_blocks, 0, 0
-        found = self._find(request, max_cache_hit_length)
-        return self.create_kv_cache_blocks(found.blocks), found.tokens, found.boundary
+        blocks, tokens, boundary, _ = self._find(request, max_cache_hit_length)
+        return (KVCacheBlocks(blocks) if tokens else self.empty_kv_cache_blocks), tokens, boundary
 
     def _looks_up(self, request: CacheableRequest) -> bool:
         return self.enable_caching and not request.skip_reading_prefix_cache
@@ -264,6 +264,12 @@ class TodayManager(KVCacheManager):
             return []
         states = [one for one in self.coordinator.keeping_states if isinstance(one, MambaToday)]
         return [offer for manager in states for offer in manager.last_offer(request)]
+
+    def free(self, request: CacheableRequest) -> None:
+        """As before."""
+        if self.coordinator.keeping_states:
+            self.coordinator.renew(request)
+        self.coordinator.free(request.request_id)
 
     def pop_blocks_for_free(self, request: CacheableRequest) -> list[KVCacheBlock]:
         """Forget a request whose blocks are still written: they stay held, and are to be freed later, each table's end

@@ -163,15 +163,16 @@ class ByNames(SingleTypeKVCacheManager):
         request_id, size = request.request_id, self.block_size
         first, end = self.num_cached_block.get(request_id, 0), num_tokens // size
         thinned = retention_interval is not None and self.is_thinned
-        if end <= first or thinned or not self.registers_every_block or self._may_have_nulls(request_id, first):
+        mixed = thinned or not self.registers_every_block or (self.may_skip and self._may_have_nulls(request_id, first))
+        if mixed or end <= first:
             super().cache_blocks(request, num_tokens, retention_interval)
             return
         self.block_pool.cache_row(request, self.req_to_blocks[request_id], first, end, size, self.kv_cache_group_id)
         self.num_cached_block[request_id] = end
 
     def _may_have_nulls(self, request_id: str, first: int) -> bool:
-        """Whether a table may have a null from this entry on."""
-        return self.may_skip
+        """Whether a table of a type that skips may have a null from this entry on."""
+        return True
 
     def wanted(
         self, request: CacheableRequest, first: int, end: int, retention_interval: int | None

@@ -13,12 +13,11 @@ class MambaToday(ByNames, MambaManager):
     """A state at the end of a prompt is named if the step ended exactly there."""
 
     is_thinned = True
+    leaves_one_state = True
+    """Whether a step without drafts leaves one state alone, behind it."""
 
     def __post_init__(self, *given: object, **named: object) -> None:
         super().__post_init__(*given, **named)
-        mode, drafts = (getattr(self.kv_cache_spec, of, "") for of in ("mamba_cache_mode", "num_speculative_blocks"))
-        self.has_one_state = mode == "align" and not drafts
-        """Whether behind a step a request mostly holds one state alone, and one that a hit may have brought."""
         self.offers: list[tuple[str, int, int, int]] = []
         """States that a connector may read in this step: request, group, block and tokens."""
 
@@ -62,7 +61,7 @@ class MambaToday(ByNames, MambaManager):
         table, null = self.req_to_blocks[request_id], self._null_block
         had, leading, computed = len(table), self.num_leading_nulls.get(request_id, 0), total_computed_tokens
         begins = self.moves_blocks and leading >= had
-        if self.has_one_state and computed is not None:
+        if self.leaves_one_state and self.moves_blocks and not self.num_speculative_blocks and computed is not None:
             running, last, pool = (num_tokens_main_model - 1) // self.block_size, had - 1, self.block_pool
             if running == last and table[running] is not null:
                 return own
