@@ -270,7 +270,7 @@ class TodayCoordinator(KVCacheCoordinator):
 
     def renew(self, request: CacheableRequest) -> None:
         """As before."""
-        for manager in self._state_managers:
+        for manager in self._state_managers if self.enable_caching else ():
             manager.renew_states(request)
 
     def pop_tables(self, request_id: str) -> list[KVCacheBlock]:
