@@ -188,7 +188,9 @@ class TodayManager(KVCacheManager):
         ):
             # The one comparison of most decode steps, and what is due in the others, without a call of the long way.
             request_id, end = request.request_id, request.num_computed_tokens + num_new_tokens
-            horizon = self._horizons.get(request_id) or (self._steps.look(request_id) if request_id in self._due else 0)
+            horizon = self._horizons.get(request_id, 0)
+            if not horizon and request_id in self._due:
+                horizon = self._steps.look(request_id, num_new_tokens)
             if end + num_lookahead_tokens <= horizon and not (self._firsts and end < self._firsts[request_id]):
                 return self.empty_kv_cache_blocks
             if horizon and end <= self.max_model_len:
@@ -230,7 +232,7 @@ class TodayManager(KVCacheManager):
             if self._due:
                 for one in asked:
                     if one.request_id in self._due:
-                        self._steps.look(one.request_id)
+                        self._steps.look(one.request_id, num_new_tokens)
             return super().allocate_slots_batch(asked, num_new_tokens, num_lookahead_tokens)
         return [self.allocate_slots(one, num_new_tokens, 0, None, num_lookahead_tokens) for one in requests]
 
