@@ -266,6 +266,16 @@ def test_behind_a_reference_window_blocks_go_and_names_say_how_long_the_prompt_i
     core.manager.check()
 
 
+def test_a_step_that_needs_a_block_looks_for_no_horizon():
+    core = Core(full(), blocks=4)
+    steps = core.manager.coordinator.steps
+    core.step(request := core.request("a", range(16)), 4)
+    assert core.manager.allocate_slots(request, 12) is None  # three blocks are missing, two are there
+    assert (steps.horizons, steps.due) == ({"a": -1}, {})
+    assert len(core.manager.allocate_slots(request, 8).blocks[0]) == 2
+    assert (steps.horizons, steps.due) == ({"a": 12}, {})
+
+
 def test_the_horizon_of_a_request_is_found_with_its_first_short_step():
     core = Core(full())
     core.step(asked := core.request("a", range(10)), 10)

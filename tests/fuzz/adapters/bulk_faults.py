@@ -31,3 +31,9 @@ def all_to_the_back(manager):
     """Of a table that is given back only the end is asked whether it has names."""
     queue = manager.block_pool.free_block_queue
     wrap(queue, "append_named", lambda original, blocks: original(blocks) or queue.append_n(blocks) or True)
+
+
+def chunks_before_their_horizon(manager):
+    """A step of many tokens is told that it changes nothing."""
+    steps = manager.coordinator.steps
+    wrap(steps, "look", lambda original, request_id, tokens: original(request_id, tokens) if tokens < 4 else 1 << 30)
