@@ -232,7 +232,8 @@ class RunningSteps:
             if row:
                 added = True
             rows.append(row)
-            if lane.keeps_states and tokens >= lane.registers_at(request_id):
+            at = 0 if lane.single and not lane.keeps_states else lane.registers_at(request_id)
+            if lane.keeps_states and tokens >= at:
                 lane.manager.note_step(request_id, request.num_computed_tokens, request.num_tokens, tokens)
             if room < horizon:
                 horizon = room
@@ -242,8 +243,6 @@ class RunningSteps:
                 if at <= cached < at + size:
                     lane.register(request, request_id, table, known)
                     at += size
-            else:
-                at = lane.registers_at(request_id)
             if at <= cached:
                 done = False
             if at <= horizon:

@@ -15,7 +15,7 @@ class LaterHorizons(RunningSteps):
         super().__init__(*given)
         self.due: dict[str, int] = {}
         """Requests whose horizon is not known, with how many of their tokens were settled."""
-        self._widest = max([2, *[lane.size for lane in self.lanes]])
+        self._widest = max([lane.size for lane in self.lanes], default=1)
 
     def note(self, request_id: str, num_settled_tokens: int) -> None:
         """As before, but later."""
