@@ -232,14 +232,17 @@ class RunningSteps:
             if row:
                 added = True
             rows.append(row)
-            at = 0 if lane.single and not lane.keeps_states else lane.registers_at(request_id)
-            if lane.keeps_states and tokens >= at:
-                lane.manager.note_step(request_id, request.num_computed_tokens, request.num_tokens, tokens)
             if room < horizon:
                 horizon = room
-            if lane.single:
+            if not lane.single:
+                at = lane.registers_at(request_id)
+                if lane.keeps_states and tokens >= at:
+                    lane.manager.note_step(request_id, request.num_computed_tokens, request.num_tokens, tokens)
+            else:
                 known = lane.registered.get(request_id, 0)
                 at = (known + 1) * size
+                if lane.keeps_states and lane.caching and tokens >= at:
+                    lane.manager.note_step(request_id, request.num_computed_tokens, request.num_tokens, tokens)
                 if at <= cached < at + size:
                     lane.register(request, request_id, table, known)
                     at += size
