@@ -108,8 +108,9 @@ class TodayManager(KVCacheManager):
         the hit ends before; else 0. It counts in the statistics when the request is admitted."""
         if not self.enable_caching or request.skip_reading_prefix_cache:
             return self.empty_kv_cache_blocks, 0, 0
-        blocks, tokens, boundary, _ = self._find(request, max_cache_hit_length)
-        return (KVCacheBlocks(blocks) if tokens else self.empty_kv_cache_blocks), tokens, boundary
+        found = self._find(request, max_cache_hit_length)
+        blocks = KVCacheBlocks(found.blocks) if found.tokens else self.empty_kv_cache_blocks
+        return blocks, found.tokens, found.boundary
 
     def _looks_up(self, request: CacheableRequest) -> bool:
         return self.enable_caching and not request.skip_reading_prefix_cache
