@@ -68,6 +68,11 @@ class CheckpointManager(MambaToday):
         """The same of one that gets a block."""
         return None if self.only_ends and end < prompt_ends else self.left(start, end)
 
+    def first_left(self, start: int, end: int, running: int) -> int:
+        """That of its checkpoint, right before the last one, if it leaves any."""
+        wanted = self.wanted_of(start, end, self.prompt_ends)
+        return running if wanted is None else wanted[0]
+
     def note_request(self, request: CacheableRequest) -> None:
         """The next calls are about a step of this request."""
         self.prompt_ends = max(request.num_prompt_tokens, request.num_tokens - 1)

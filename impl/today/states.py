@@ -61,17 +61,17 @@ class MambaToday(ByNames, MambaManager):
         table, null = self.req_to_blocks[request_id], self._null_block
         had, leading, computed = len(table), self.num_leading_nulls.get(request_id, 0), total_computed_tokens
         begins = self.moves_blocks and leading >= had
-        if self.leaves_one_state and self.moves_blocks and not self.num_speculative_blocks and computed is not None:
+        if self.moves_blocks and not self.num_speculative_blocks and computed is not None:
             running, last, pool = (num_tokens_main_model - 1) // self.block_size, had - 1, self.block_pool
-            if running == last and table[running] is not null:
+            first = running if self.leaves_one_state else self.first_left(computed, num_tokens_main_model, running)
+            if first == running == last and table[running] is not null:
                 return own
             stays = begins or leading == last == (computed - 1) // self.block_size
-            if running >= had and stays and pool.free_block_queue.num_free_blocks:
-                state = pool.get_new_block()
-                table += [null] * (running - had)
-                table.append(state)
+            if first >= had and stays and pool.free_block_queue.num_free_blocks > running - first:
+                table += [null] * (first - had)
+                table += [pool.get_new_block()] if first == running else pool.get_new_blocks(running + 1 - first)
                 if begins:
-                    self.num_leading_nulls[request_id] = running
+                    self.num_leading_nulls[request_id] = first
                 return own + table[had:]
         added = MambaManager.allocate_new_blocks(self, request_id, num_tokens, num_tokens_main_model, computed)
         if own:
@@ -83,6 +83,10 @@ class MambaToday(ByNames, MambaManager):
             if null not in table[nulls:]:
                 self.num_leading_nulls[request_id] = nulls
         return added
+
+    def first_left(self, start: int, end: int, running: int) -> int:
+        """The first entry of a table in which a step `start .. end - 1` leaves a state; `running` is the last one."""
+        return running
 
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
         """As before. A step that moves its states leaves few: these alone are looked at, where nobody has to be told of
