@@ -15,8 +15,9 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from .coverage import Watched
+from .exhaustion import Trial, decide
 from .heap_theorem import HeapTheorem
-from .kernel import Evidence, exhausted
+from .kernel import Evidence
 from .symbolic_bytes import globals_of, seeing
 from .theorem import Subject, UnavailableError
 from .verdict import Verdict
@@ -295,22 +296,14 @@ class QueueTheorem(HeapTheorem):
         if self.id not in WAYS:
             verdict.status, verdict.message = "unavailable", "a queue of batches has no loop along links"
             return verdict
-        watched = Watched(subject.modules())
+        watched, ways = Watched(subject.modules()), WAYS[self.id]
         with watched:
-            cases, problem = tried(WAYS[self.id], *kinds)
-        verdict.note_evidence(cases)
-        if problem:
-            verdict.status, verdict.replayed, verdict.message = "refuted", True, problem
-            verdict.counterexample = {"row": cases.cases}
-        else:
-            verdict.status = exhausted(self.id, cases, BOUNDED)
+            trial = Trial(*tried(ways, *kinds))
         verdict.covered = watched.functions()
-        for wrong in self.batches if with_controls else ():
-            verdict.controls[wrong.what] = "refuted" if _is_refuted(wrong, WAYS[self.id], kinds) else "undecided"
-        missed = [what for what, status in verdict.controls.items() if status != "refuted"]
-        if missed or not self.batches:
-            verdict.status = "undecided"
-            verdict.message += f"negative controls that are not refuted: {missed}"
+        wrong = self.batches if with_controls else ()
+        decide(verdict, trial, ((one.what, _is_refuted(one, ways, kinds)) for one in wrong))
+        if not self.batches:
+            verdict.status, verdict.message = "undecided", "it has no negative controls"
         verdict.seconds = time.perf_counter() - start
         return verdict
 

@@ -2,9 +2,9 @@
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from .coverage import Watched
 from .kernel import Evidence, exhausted
@@ -13,6 +13,17 @@ from .verdict import Verdict
 
 Wrong = tuple[str, str, str, str]
 """A negative control: what is wrong, the function, one line of it, and what stands there instead."""
+
+
+class Trial(NamedTuple):
+    """What trying all cases came to."""
+
+    evidence: Evidence
+    """The cases that were tried."""
+    problem: str = ""
+    """What is wrong in the last of them; nothing if all are right."""
+    counterexample: Mapping[str, int] | None = None
+    """In numbers; by default that of the case."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +37,16 @@ class TriedStatement(Statement):
         """What of the core is tried. UnavailableError if it has no such thing."""
 
     @abstractmethod
-    def tried(self, parts: Any) -> tuple[Evidence, str]:
-        """The cases that were tried, and what is wrong in the last of them; nothing if all are right."""
+    def tried(self, parts: Any, watched: Watched) -> Trial:
+        """Try the cases; within `watched` as many as come to every function that the claim is about."""
 
-    @abstractmethod
     def is_refuted(self, parts: Any, name: str, line: str, instead: str) -> bool:
         """Whether the core with this line changed is found wrong; a line that does not stand there is no control."""
+        raise NotImplementedError
+
+    def refutations(self, parts: Any) -> Iterator[tuple[str, bool]]:
+        """What is wrong in each negative control, and whether it is refuted."""
+        return ((what, self.is_refuted(parts, *change)) for what, *change in self.wrong)
 
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
         """Try each case; no question goes to a solver, so that `seconds` bounds none."""
@@ -43,18 +58,22 @@ class TriedStatement(Statement):
             verdict.status, verdict.message = "unavailable", str(error)
             return verdict
         watched = Watched(subject.modules())
-        with watched:
-            evidence, problem = self.tried(parts)
-        verdict.note_evidence(evidence)
+        trial = self.tried(parts, watched)
         verdict.covered = watched.functions()
-        if problem:
-            verdict.status, verdict.replayed, verdict.message = "refuted", True, problem
-            verdict.counterexample = {"case": verdict.paths}
-        else:
-            verdict.status = exhausted(self.id, evidence, self.bounded)
-        for what, *change in self.wrong if with_controls else ():
-            verdict.controls[what] = "refuted" if self.is_refuted(parts, *change) else "undecided"
-        if "undecided" in verdict.controls.values():
-            verdict.status, verdict.message = "undecided", f"not every negative control is refuted: {verdict.controls}"
+        decide(verdict, trial, self.refutations(parts) if with_controls else ())
         verdict.seconds = time.perf_counter() - start
         return verdict
+
+
+def decide(verdict: Verdict, trial: Trial, controls: Iterable[tuple[str, bool]]) -> None:
+    """Write down what the trial and the negative controls came to."""
+    verdict.note_evidence(trial.evidence)
+    if trial.problem:
+        verdict.status, verdict.replayed, verdict.message = "refuted", True, trial.problem
+        verdict.counterexample = dict(trial.counterexample or {"case": verdict.paths})
+    else:
+        verdict.status = exhausted(verdict.theorem, trial.evidence, verdict.bounded)
+    verdict.controls |= {what: "refuted" if refuted else "undecided" for what, refuted in controls}
+    if "undecided" in verdict.controls.values():
+        missed = f"not every negative control is refuted: {verdict.controls}"
+        verdict.status, verdict.message = "undecided", f"{missed}. {verdict.message}" if verdict.message else missed

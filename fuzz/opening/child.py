@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Generic, NamedTuple, TypeVar, cast
 
 from ...model.ops import Operation, Outcome, Shape, Value
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.finding import Trace
 from ..findings.ops_json import to_json
 from ..targets.base import TargetLostError, TargetUnavailableError
@@ -354,8 +354,8 @@ def environment_of(
 ) -> dict[str, str]:
     """Environment variables of a child, with which it finds our modules and computes the same hashes in every run.
 
-    For an interpreter of another environment (`place`) only `packages` of ours are made importable, by links in the
-    folder `modules`.
+    For an interpreter of another environment (`place`) only `packages` of ours, and those of its patch, are made
+    importable, by links in the folder `modules`.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     if place is None:
@@ -363,7 +363,7 @@ def environment_of(
     else:
         path = [str(modules), *map(str, place.patch.folders if place.patch else ()), *map(str, place.layers)]
         (modules / _ROOT).mkdir()
-        for package in packages:
+        for package in dict.fromkeys((*packages, *(place.patch.ours if place.patch else ()))):
             folder = import_module(f"{_ROOT}.{package}").__path__[0]
             (modules / _ROOT / package).symlink_to(Path(folder).resolve(), target_is_directory=True)
     if place is not None and place.patch is not None:

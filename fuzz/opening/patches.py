@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -19,6 +20,7 @@ from urllib.parse import quote, unquote
 from ..targets.base import TargetUnavailableError
 from ..targets.family import patch_in
 
+_ROOT = __name__.partition(".")[0]
 VARIABLE = "BLOCKPROOF_CHILD_PATCH"
 """The environment variable in which a child finds what to apply (`patch_hook`)."""
 PROBLEM = "PatchError"
@@ -41,6 +43,8 @@ class PatchPlace(NamedTuple):
     """They come before all others on the import path."""
     document: str
     """JSON for `patch_hook`."""
+    ours: tuple[str, ...] = ()
+    """Packages of ours that its modules lie in, such as `impl`."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,9 @@ class Patch:
         shown = [*map(str, (*folders, *packages)), *(source for source in sources if is_file(source))]
         told = {"engine": engine, "sources": sources, "without": list(self.without), "folders": shown}
         told["refuses"] = list(self.refuses)
-        return PatchPlace((*folders, *packages), json.dumps(told))
+        of_ours = (source.partition(":")[0].split(".") for source in sources if source.startswith(f"{_ROOT}."))
+        ours = tuple(parts[1] for parts in of_ours if find_spec(f"{_ROOT}.{parts[1]}") is not None)
+        return PatchPlace((*folders, *packages), json.dumps(told), ours)
 
     def _tell_change(self) -> None:
         now = self.digest()

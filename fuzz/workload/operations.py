@@ -1,8 +1,8 @@
 """Generates operations on a core as a scheduler would make them.
 
-`Workload.next` returns one operation after the other, each of them allowed in the present state (`Scene`). The seeded
-engine and the Hypothesis state machine use the same generator with different sources of choices (`Draw`). What a
-target lacks (`targets.declarations`) is not drawn.
+`Workload.next` returns one operation after the other, each of them allowed in the present state (`Scene`), with choices
+of the seeded engine (`Draw`). The Hypothesis state machine has a rule for each operation instead (`testing`), and takes
+shapes and bounds from here. What a target lacks (`targets.declarations`) is not drawn.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -217,7 +217,7 @@ class KVCacheCoordinator(ABC):
 
     def renew(self, request: CacheableRequest) -> None:
         """What a lookup finds for the states of a request that is about to end counts as used now."""
-        for manager in self._state_managers:
+        for manager in self._state_managers if self.enable_caching else ():
             manager.renew(self.block_pool.hashes_at(request, manager.block_size), request.request_id)
 
     def free(self, request_id: str) -> None:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from ..managers.base import SingleTypeKVCacheManager
+from ..managers.by_spec import with_cap
 from ..managers.spec_registry import KVCacheSpecRegistry
-from ..specs.attention import RecentPastSpec
 from ..specs.entries import how_to_register
 from ..specs.interface import KVCacheSpec
 from .checkpoints import with_checkpoints
@@ -27,9 +27,6 @@ def manager_of_today(
         raise AssertionError(how_to_register(spec))
     if plain not in OF_TODAY:
         raise NotImplementedError(f"{plain.__name__} goes by the rule of 0.23: it cannot serve a core of today")
-    if isinstance(spec, RecentPastSpec):
-        named["max_admission_blocks_per_request"] = spec.max_admission_blocks_per_request(
-            max_num_batched_tokens, max_model_len
-        )
     kind = OF_TODAY[plain]
-    return (with_checkpoints(kind, spec) if issubclass(kind, MambaToday) else kind)(spec, **named)
+    made = with_checkpoints(kind, spec) if issubclass(kind, MambaToday) else kind
+    return with_cap(made, spec, max_num_batched_tokens, max_model_len, named)

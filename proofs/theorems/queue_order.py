@@ -4,16 +4,15 @@ The theorems about links say what order each operation leaves behind. Here the s
 against what a core shows: the model's queue comes from when blocks were let go, and must read the same.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Literal, NamedTuple
 
 from ..coverage import Watched
-from ..kernel import Evidence, exhausted
-from ..theorem import Statement, Subject, UnavailableError
-from ..verdict import Verdict
+from ..exhaustion import Trial, TriedStatement
+from ..kernel import Evidence
+from ..theorem import Subject
 
 
 class QueueStep(NamedTuple):
@@ -120,41 +119,29 @@ _WRONG = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agreement(Statement):
+class Agreement(TriedStatement):
     """That a core's queue reads as a plain list does, in some small scopes."""
 
-    def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
-        """Try every sequence of the scopes, on the real code."""
-        start = time.perf_counter()
-        verdict = Verdict(self.id, subject.name, "undecided", bounded=self.bounded)
-        try:
-            orders: Orders = subject.find("queue_orders")
-        except UnavailableError as error:
-            verdict.status, verdict.message = "unavailable", str(error)
-            return verdict
+    def parts(self, subject: Subject) -> Orders:
+        """What shows the orders of a queue."""
+        orders: Orders = subject.find("queue_orders")
+        return orders
+
+    def tried(self, parts: Orders, watched: Watched) -> Trial:
+        """Every sequence of the scopes; one in which everything is done comes to all functions."""
         blocks, ways = SCOPES[0]
-        watched = Watched(subject.modules())
         with watched:
-            for steps in ways():
-                if {step.does for step in steps} == {"take", "hit", "give", "give to front"}:
-                    orders(blocks, steps)
-                    break
-        verdict.covered = watched.functions()
-        evidence, counterexample = _differs(orders)
-        verdict.note_evidence(evidence)
-        if counterexample is None:
-            verdict.status = exhausted(self.id, evidence, self.bounded)
-        else:
-            blocks, steps = counterexample
-            verdict.status, verdict.replayed = "refuted", True
-            verdict.counterexample = {"blocks": blocks, "steps": len(steps)}
-            verdict.message = f"{steps}: {_shown(orders, blocks, steps)} instead of {listed(blocks, steps)}"
-        for wrong, control in _WRONG.items() if with_controls else ():
-            verdict.controls[wrong] = "undecided" if _differs(control)[1] is None else "refuted"
-        if "undecided" in verdict.controls.values():
-            verdict.status, verdict.message = "undecided", f"not every negative control is refuted: {verdict.controls}"
-        verdict.seconds = time.perf_counter() - start
-        return verdict
+            parts(blocks, next(steps for steps in ways() if len({step.does for step in steps}) == 4))
+        evidence, differs = _differs(parts)
+        if differs is None:
+            return Trial(evidence)
+        blocks, steps = differs
+        problem = f"{steps}: {_shown(parts, blocks, steps)} instead of {listed(blocks, steps)}"
+        return Trial(evidence, problem, {"blocks": blocks, "steps": len(steps)})
+
+    def refutations(self, parts: Orders) -> Iterator[tuple[str, bool]]:
+        """Wrong queues, whatever the core's is."""
+        return ((wrong, _differs(control)[1] is not None) for wrong, control in _WRONG.items())
 
 
 def _differs(orders: Orders) -> tuple[Evidence, tuple[int, tuple[QueueStep, ...]] | None]:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..exhaustion import TriedStatement, Wrong
+from ..coverage import Watched
+from ..exhaustion import Trial, TriedStatement, Wrong
 from ..kernel import Evidence
 from ..symbolic_bytes import globals_of, seeing
 from ..theorem import Subject
@@ -135,9 +136,10 @@ class ByRuns(TriedStatement):
         """The map and the blocks."""
         return subject.find("map_with_runs"), subject.find("block_kind")
 
-    def tried(self, parts: tuple[Any, Any]) -> tuple[Evidence, str]:
+    def tried(self, parts: tuple[Any, Any], watched: Watched) -> Trial:
         """Every history of the scope."""
-        return tried(*parts)
+        with watched:
+            return Trial(*tried(*parts))
 
     def is_refuted(self, parts: tuple[Any, Any], name: str, line: str, instead: str) -> bool:
         """Of a method of the map, or a function beside it."""

@@ -11,7 +11,8 @@ from itertools import permutations
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from ..exhaustion import TriedStatement, Wrong
+from ..coverage import Watched
+from ..exhaustion import Trial, TriedStatement, Wrong
 from ..invariants.small_pools import PoolState, batches, real_pool, states
 from ..kernel import Evidence
 from ..symbolic_bytes import globals_of
@@ -160,9 +161,10 @@ class ShortWays(TriedStatement):
             raise UnavailableError("the pool has no short ways")
         return kinds
 
-    def tried(self, parts: SimpleNamespace) -> tuple[Evidence, str]:
+    def tried(self, parts: SimpleNamespace, watched: Watched) -> Trial:
         """Each in every state of small pools."""
-        return tried(parts)
+        with watched:
+            return Trial(*tried(parts))
 
     def is_refuted(self, parts: SimpleNamespace, name: str, line: str, instead: str) -> bool:
         """Of a method of the pool."""

@@ -229,6 +229,21 @@ def test_a_batch_leaves_the_watermark_free_as_one_by_one():
     assert core.manager.get_block_ids("b") == ([1, 2],)
 
 
+def test_a_pool_that_holds_the_longest_request_admits_it_with_a_draft_too():
+    groups, named = (full(), window(4, 1), window(2, 2)), {"enable_caching": False, "max_in_flight_tokens": 5}
+    core = Core(*groups, blocks=12, unit=2, scheduler=4, **named)
+    request = core.request("a", range(12))
+    assert core.step(request, 5, num_lookahead_tokens=1, full_sequence_must_fit=True) is not None
+
+
+def test_without_a_cache_a_state_may_be_shorter_than_the_unit_of_hashes():
+    core = Core(full(8), states(4), unit=8, scheduler=8, enable_caching=False)
+    request = core.request("a", range(9))
+    core.step(request, 9)
+    core.manager.free(request)
+    assert core.pool.get_num_free_blocks() == 19
+
+
 def test_a_batch_needs_one_token_of_each_unless_it_says_otherwise():
     core = Core(full())
     core.step(request := core.request("a", range(4)), 3)
