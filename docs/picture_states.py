@@ -11,7 +11,7 @@ from blockproof.model import ops
 from blockproof.model.core import Model
 from blockproof.model.legal import allows
 from blockproof.model.ops import NULL, Done, Operation, Outcome, Shape
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

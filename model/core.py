@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from . import arith, legal, lookup, ops
 from .attention import NO_STEP, CoreError, Mamba, Step, demand, rules_for
-from .features.decisions import looked_up
+from .decisions import looked_up
 from .identity import Identities
 from .ops import DONE, NULL, OPERATIONS, Done, Failed, Group, Operation, Outcome, Refused, Shape, Value
-from .shown.snapshot import Labels, Snapshot, event_value
+from .snapshot import Labels, Snapshot, event_value
 from .state import Cleared, Event, Request
 from .tables import Core, Plan, Policy
 

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 from .attention import NO_STEP, Written, demand
 from .identity import ExtraKey, Identity
+from .metrics import Metrics
 from .ops import NULL, Submit
-from .shown.metrics import Metrics
 
 Key: TypeAlias = tuple[int, Identity]  # a group and the content of a block: what a lookup asks for
 

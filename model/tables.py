@@ -10,10 +10,10 @@ from typing import NamedTuple, TypeAlias
 
 from . import arith, lookup, ops
 from .attention import Arrangement, Mamba, Rule, arrangement, demand, most_states
-from .features.decisions import Additions, Kept, ended, stored
+from .decisions import Additions, Kept, ended, stored
 from .identity import ExtraKey, Identity, extra_keys
+from .metrics import Metrics
 from .ops import NULL, Shape
-from .shown.metrics import Metrics
 from .state import Key, Request
 
 BlockIds: TypeAlias = list[list[int]]  # per group

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import z3
 
+from .bare import bare
 from .heap import LINKS, NONE, Heap
 from .plain_queue import PlainQueue
-from .roles.bare import bare
 from .symbolic import SymbolicBool, SymbolicInt, running, term
 
 HEAD, TAIL = -2, -3

@@ -10,10 +10,10 @@ from typing import Any
 
 import z3
 
+from .bare import bare
 from .free_list import SymbolicOrder, SymbolicQueue
 from .heap import Heap, Identity
 from .real_pool import NULL, Change, PlainBatchPool, PlainPool
-from .roles.bare import bare
 from .solver import ProofError
 from .symbolic import SymbolicBool, SymbolicInt, running, term
 

@@ -127,6 +127,29 @@ def test_an_arrow_down_or_along_is_not(module: str, other: str) -> None:
     assert list(arrows_up({f"blockproof.{module}": {f"blockproof.{other}"}})) == []
 
 
+def rooms(graph: Mapping[str, Collection[str]], depth: int) -> dict[str, set[str]]:
+    """Which part of a package imports which: parts are folders and files that lie so deep; what lies higher is left
+    out, since a package's own file may offer what is in its parts."""
+    parts: dict[str, set[str]] = {}
+    for module, imported in graph.items():
+        here = module.split(".")[: depth + 1]
+        there = (other.split(".")[: depth + 1] for other in imported)
+        inside = {".".join(other) for other in there if other != here and other[:-1] == here[:-1]}
+        parts.setdefault(".".join(here), set()).update(inside if len(here) > depth else ())
+    return parts
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+def test_no_part_of_a_package_imports_itself_through_others(graph: dict[str, set[str]], depth: int) -> None:
+    assert circles(rooms(graph, depth)) == []
+
+
+def test_an_arrow_between_parts_that_runs_back_is_noticed(graph: dict[str, set[str]]) -> None:
+    below, above = "blockproof.model.state", "blockproof.model.kinds.ring"
+    (circle,) = circles(rooms({**graph, below: graph[below] | {above}}, 2))
+    assert {"blockproof.model.state", "blockproof.model.kinds"} <= set(circle)
+
+
 # What counts as an import, and as a circle.
 
 

@@ -1,7 +1,6 @@
 """The adapter of our own core (`impl`). The core has the API of vLLM, so vLLM's adapter does most of the work.
 
-The core is imported by name, when it is opened: the harness also works where our core is not installed. It comes in two
-forms, made from the same files: as they are, and compiled.
+It is imported when it is opened (`impl_package`).
 """
 
 import logging
@@ -11,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module, metadata
 from importlib.resources import files
-from pathlib import Path
 from pkgutil import walk_packages
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -26,17 +24,16 @@ from ..targets.base import Calculator, Target
 from ..targets.declarations import KINDS_OF_FEW, OFFERS, STARVED
 from ..targets.family import Mutable
 from .impl_limits import LowLimits, limits_of
+from .impl_package import PACKAGE, package_of_compiled
 from .vllm.binding import Binding, names_of
-from .vllm.core_calculator import CoreCalculator
-from .vllm.question_json import spec_from_json
+from .vllm.configuration.core_calculator import CoreCalculator
+from .vllm.configuration.question_json import spec_from_json
 from .vllm.releases import REFERENCE, Release, release_of
 from .vllm.style import VllmStyleTarget
 
 __all__ = [
     "CORES",
     "bind_impl",
-    "compile_impl",
-    "install_impl",
     "mutable_impl",
     "open_changed_impl",
     "open_impl",
@@ -44,7 +41,6 @@ __all__ = [
     "spec_from_json",
 ]
 
-_PACKAGE = f"{__name__.split('.')[0]}.impl"
 _DECIDING = frozenset({"configuration", "hashing", "managers", "pool", "request", "specs"})
 """Folders and modules of our core in which something is decided."""
 _DECIDING_TODAY = frozenset({"today"})
@@ -52,23 +48,12 @@ _UNREACHED = frozenset({"today.under_vllm"})
 """What no operation comes to: what stands between a scheduler and the core."""
 
 
-def module_of_impl(name: str) -> Any:
-    """A module of our core, by its name in the package."""
-    return import_module(f"{_PACKAGE}.{name}")
-
-
-def _compiled() -> str:
-    """The package of the compiled core. ImportError, with what to run, if there is none."""
-    package: str = import_module(f"{_PACKAGE}.compiled").load().__name__
-    return package
-
-
 TODAY_CORE, TODAY_COMPILED = TODAY_CORES = "impl-today", "impl-today-compiled"
 CORES: Mapping[str, Callable[[], str]] = {
-    "impl": lambda: _PACKAGE,
-    "impl-compiled": _compiled,
-    TODAY_CORE: lambda: _PACKAGE,
-    TODAY_COMPILED: _compiled,
+    "impl": lambda: PACKAGE,
+    "impl-compiled": package_of_compiled,
+    TODAY_CORE: lambda: PACKAGE,
+    TODAY_COMPILED: package_of_compiled,
 }
 """The forms of our core by the names of their targets, and the package of each. Those of `TODAY_CORES` are held to the
 rule of today, and called as vLLM 0.33."""
@@ -79,11 +64,6 @@ def rule_for(target_name: str) -> Policy | None:
     return TODAY if target_name.rpartition("@")[2] in TODAY_CORES else None
 
 
-def install_impl(compiled: bool) -> None:
-    """Put our core in place of that of the engine in this Python environment, before anything imports that."""
-    import_module(f"{_compiled() if compiled else _PACKAGE}.compat").install()
-
-
 def open_impl(core: str = "impl") -> Target:
     """Our core as a target, in one of its `CORES`. ImportError if it is not installed."""
     return VllmStyleTarget(core, bind_impl(core))
@@ -92,27 +72,6 @@ def open_impl(core: str = "impl") -> Target:
 def open_changed_impl(name: str, change: Callable[[Any], None], core: str = "impl") -> Target:
     """Our core as a target of this name; `change` is applied to every manager as soon as it is built."""
     return VllmStyleTarget(name, _ChangedBinding(**vars(bind_impl(core)), change=change))
-
-
-def compile_impl(again: bool, say: Callable[[str], None]) -> Path:
-    """Compile our core, unless that is done or `again` says to; `say` is told how far it is. Returns its folder.
-
-    OSError, with the reason, where it cannot be compiled.
-    """
-    folder: Path = import_module(f"{_PACKAGE}.compiled.building").build(again, say)
-    return folder
-
-
-def compiled_impl() -> Path | None:
-    """The folder of the compiled core, or None if the present sources have not been compiled."""
-    folder: Path | None = import_module(f"{_PACKAGE}.compiled.place").built()
-    return folder
-
-
-def wheel_of_compiled_impl(out: Path) -> Path:
-    """Put the compiled core into a wheel in this folder; returns its path. OSError if it cannot be written."""
-    wheel: Path = import_module(f"{_PACKAGE}.compiled.packing").pack(out)
-    return wheel
 
 
 def open_impl_calculator(core: str = "impl") -> Calculator:
@@ -205,13 +164,13 @@ CHANGED_CORES = ("impl", TODAY_CORE)
 def mutable_impl(core: str = "impl") -> Mutable:
     """The modules of our core that random mutants change: those that decide, of the core of today what it decides
     otherwise. Compiling, tensors and the modules that only give names are left out."""
-    package = import_module(_PACKAGE)
-    modules = [found.name for found in walk_packages(package.__path__, f"{_PACKAGE}.") if not found.ispkg]
+    package = import_module(PACKAGE)
+    modules = [found.name for found in walk_packages(package.__path__, f"{PACKAGE}.") if not found.ispkg]
     deciding = _DECIDING_TODAY if core == TODAY_CORE else _DECIDING
-    parts = {name: name.removeprefix(f"{_PACKAGE}.") for name in modules}
+    parts = {name: name.removeprefix(f"{PACKAGE}.") for name in modules}
     own = tuple(name for name, part in parts.items() if part.partition(".")[0] in deciding and part not in _UNREACHED)
     judged = files(__package__) / f"{core.replace('-', '_')}_survivors.toml"
-    return Mutable(own, _PACKAGE, _forget, survivors=judged.read_text(encoding="utf-8"))
+    return Mutable(own, PACKAGE, _forget, survivors=judged.read_text(encoding="utf-8"))
 
 
 def _forget() -> None:

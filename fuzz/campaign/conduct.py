@@ -71,11 +71,13 @@ def conduct(store: Store, executor: Executor, session: Session) -> Ended:
     """
     store.begin_session()
     try:
-        return Conductor(store, executor, session).run()
+        try:
+            return Conductor(store, executor, session).run()
+        finally:
+            store.end_session()
     except KeyboardInterrupt:
+        store.end_session()  # once more: Ctrl-C may have come in the middle of it
         return Ended.INTERRUPTED
-    finally:
-        store.end_session()
 
 
 class Conductor:

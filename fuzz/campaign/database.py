@@ -131,24 +131,19 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All changes in the block happen, or none. StoreError if the file cannot be changed."""
-        with self.refused():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+        with self.refused(), _Transaction(self._db, "IMMEDIATE", "COMMIT"):
+            yield
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """All that is read in the block is of one moment."""
-        with self.refused():
-            self._db.execute("BEGIN")
-            try:
-                yield
-            finally:
-                self._db.execute("ROLLBACK")
+        with self.refused(), _Transaction(self._db, "DEFERRED", "ROLLBACK"):
+            yield
+
+    def take_back(self) -> None:
+        """Undo what Ctrl-C has left half done: it can come between a statement and the block that it begins or ends."""
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
 
     @contextmanager
     def refused(self) -> Iterator[None]:
@@ -173,6 +168,25 @@ class Database:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+class _Transaction:
+    """A block between two statements. No generator: a generator that Ctrl-C has cut off ends whenever it is collected,
+    maybe within the next block."""
+
+    def __init__(self, db: sqlite3.Connection, kind: str, end: str) -> None:
+        self._db, self._kind, self._end = db, kind, end
+
+    def __enter__(self) -> None:
+        self._db.execute(f"BEGIN {self._kind}")
+
+    def __exit__(self, error: object, *_: object) -> None:
+        try:
+            if error is None:
+                self._db.execute(self._end)
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
 
 
 def _locked(path: Path) -> int:

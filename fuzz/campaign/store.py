@@ -106,7 +106,8 @@ class Store:
             self._beat(under_way)
 
     def end_session(self) -> None:
-        """It runs no longer."""
+        """It runs no longer, whatever Ctrl-C has cut off."""
+        self.database.take_back()
         with self.database.transaction():
             self._beat(0)
             self.database.do("UPDATE sessions SET ended = beat WHERE id = ?", self._session)

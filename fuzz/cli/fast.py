@@ -23,7 +23,7 @@ def fast(
     Exits with 0 if it is there, 1 with --built if it is not, 3 if it cannot be compiled: Cython or a C compiler is
     missing (pip install '/path/to/blockproof[fast]').
     """
-    from ..adapters.impl import compile_impl, compiled_impl, wheel_of_compiled_impl
+    from ..adapters.impl_package import compile_impl, compiled_impl, wheel_of_compiled_impl
 
     folder, packed = compiled_impl(), None
     try:

@@ -34,7 +34,7 @@ from ...model.ops import (
     TakeNewBlockIds,
     TakeStats,
 )
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.finding import Finding, Trace
 from ..findings.known import attention_of
 from ..findings.oracle_names import BLOCKPROOF, LOCKSTEP, TARGET

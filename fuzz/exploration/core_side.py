@@ -7,7 +7,8 @@ from typing import Any
 from ...model import ops
 from ...model.attention import RULES, Mamba
 from ...model.ops import Operation, Shape
-from ..adapters.impl import bind_impl, module_of_impl
+from ..adapters.impl import bind_impl
+from ..adapters.impl_package import module_of_impl
 from .contents import Contents
 from .packing import ARRIVING, Look
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 
 from ...model.ops import NULL
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from .visible import visible_name
 
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Generic, NamedTuple, TypeVar, cast
 
 from ...model.ops import Operation, Outcome, Shape, Value
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.finding import Trace
 from ..findings.ops_json import to_json
 from ..targets.base import TargetLostError, TargetUnavailableError

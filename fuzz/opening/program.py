@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ...model.ops import Failed, Operation, Outcome, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.cause import MAX_MESSAGE
 from ..findings.ops_json import outcome_from_json
 from ..findings.visible import one_line

@@ -20,7 +20,7 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from ...model.ops import Operation, Outcome
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.ops_json import operation_from_json, shape_from_json
 from ..targets.answers import outcome_and_snapshot, problem_with_answer, raised_by_target
 from ..targets.base import (

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import TypeAlias, cast
 
 from ...model.ops import Done, Failed, Outcome, Refused, Value
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.cause import Cause
 from ..findings.finding import LOST
 from ..findings.ops_json import cause_from_json, outcome_from_json, to_json

@@ -17,7 +17,7 @@ from ...model.attention import Rule
 from ...model.features.names import NamedState
 from ...model.identity import Identities, Identity, extra_keys
 from ...model.ops import Allocate, Done, Lookup, OnRequest, Operation, Outcome, Preempt, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ...model.state import Request
 from ..reports.document import Change, Node, RequestState, Step
 from ..targets.answers import hit_of

@@ -12,7 +12,7 @@ from ...model.core import Model
 from ...model.features.names import NamedState
 from ...model.legal import allows, misuse
 from ...model.ops import Done, Failed, Landed, OnRequest, Operation, Outcome, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.oracle_names import TARGET
 from ..findings.words import outcome_text
 from ..opening.known_deviations import model_for

@@ -23,7 +23,7 @@ from ...model.ops import (
     Refused,
     Shape,
 )
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.difference import first_difference
 from ..findings.starved import Starved
 from ..findings.words import operation_text, outcome_text, plural

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ...model.ops import Operation, Outcome, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..engines.plan import Plan
 from ..engines.seeded import run_random
 from ..findings.finding import Trace

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...model.ops import Failed, Operation, Outcome, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.finding import BUG, CORRUPTION, LOST, Finding, Trace
 from ..findings.oracle_names import ADDITIONS, CONTRACT, LIVENESS, LOCKSTEP, ORACLES, SHADOW
 from ..findings.starved import Starved

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Self, cast
 
 from ...model.ops import Outcome, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..opening.child import ChildTarget, PythonPlace
 from ..opening.engines import open_engine_here
 from ..opening.targets import Home, open_here

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...model.ops import Advance, Done, Operation, Outcome, Shape, Submit
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..engines.plan import Plan
 from ..engines.seeded import run_random
 from ..findings.finding import Finding, Trace

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...model.ops import Failed, Group, Operation, Outcome, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..adapters import family_of
 from ..findings.oracle_names import LOCKSTEP, MODEL_FREE
 from ..opening.known_deviations import known_of

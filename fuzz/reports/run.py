@@ -13,7 +13,6 @@ from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import BLOCKPROOF, CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW, TARGET
 from ..findings.severity import exception_of, severity
 from ..findings.words import plural
-from ..reports.summary import digest_text
 from ..runs.canary import told_line
 from .charts import Chart, HistoryLines, history_charts
 from .document import (
@@ -28,7 +27,7 @@ from .document import (
     magnitudes,
 )
 from .history import TOLD
-from .summary import Found, Summary
+from .summary import Found, Summary, digest_text
 from .vacuity import vacuity
 
 MOST_CAUSES = 60

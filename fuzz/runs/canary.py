@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from ...model import ops
 from ...model.core import Model
 from ...model.ops import Done, Group, Operation, Outcome, Refused, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import ADDITIONS, CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW
 from ..opening.known_deviations import model_for

@@ -29,7 +29,7 @@ from ...model.ops import (
     TakeStats,
     Touch,
 )
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.difference import difference, first_difference, kind_of
 from ..findings.finding import Finding
 from ..findings.oracle_names import CONTRACT, SHADOW

@@ -13,7 +13,7 @@ from ...model.arith import cdiv
 from ...model.attention import rules_for
 from ...model.legal import misuse
 from ...model.ops import NULL, Done, Failed, Operation, Outcome, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ...model.state import Request
 from ..findings.finding import Finding
 from ..findings.oracle_names import SHADOW

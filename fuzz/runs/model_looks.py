@@ -8,7 +8,7 @@ from typing import cast
 from ...model.arith import usage
 from ...model.core import Model
 from ...model.ops import NULL, Value
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ...model.state import Key
 from ..targets.glance import Holders, Identities, Looks
 

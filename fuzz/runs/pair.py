@@ -13,7 +13,7 @@ from enum import StrEnum
 from ...model import ops
 from ...model.legal import misuse
 from ...model.ops import NULL, Done, Failed, Operation, Outcome, Refused, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.difference import difference
 from ..findings.finding import Finding
 from ..findings.oracle_names import DIFFERENCE

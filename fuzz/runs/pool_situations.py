@@ -1,8 +1,8 @@
-"""Situations of a core with a pool of the host (`model.kinds.pools`), read off the model from outside."""
+"""Situations of a core with a pool of the host (`model.features.pools`), read off the model from outside."""
 
 from collections import Counter
 
-from ...model.kinds.pools import Pools
+from ...model.features.pools import Pools
 from ...model.ops import NULL
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...model.kinds.pool_kinds import fits
 from ...model.ops import Allocate, Done, Failed, Landed, Lookup, Operation, Outcome, Refused, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.difference import difference
 from ..findings.finding import BUG, CORRUPTION, Finding, Trace, our_bug
 from ..findings.interruption import is_from_outside

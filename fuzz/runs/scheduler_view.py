@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ...model import ops
 from ...model.ops import NULL, Done, Operation, Outcome, Shape, Value
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ...model.state import Request
 from ..targets.answers import answers_of, hit_of
 

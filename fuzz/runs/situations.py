@@ -15,7 +15,8 @@ from ...model.arith import cdiv
 from ...model.attention import Mamba
 from ...model.core import Model
 from ...model.features import checkpoints
-from ...model.kinds.pools import Pools
+from ...model.features.pools import Pools
+from ...model.metrics import Gone
 from ...model.ops import (
     NULL,
     Advance,
@@ -39,8 +40,7 @@ from ...model.ops import (
     TakeStats,
     Value,
 )
-from ...model.shown.metrics import Gone
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ...model.state import Key, Request
 from ...model.tables import settled
 from ..targets.answers import answers_of

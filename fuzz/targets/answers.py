@@ -9,7 +9,7 @@ from operator import eq, not_
 from typing import Any, TypeAlias
 
 from ...model.ops import Allocate, AllocateBatch, Done, Failed, Outcome, Refused
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.cause import cause_of
 from .base import TargetLostError
 

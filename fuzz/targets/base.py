@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from ...model.ops import Landed, Operation, Outcome, Shape, Value
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.cause import Cause
 from ..findings.cause import failed as failed
 from ..findings.interruption import is_from_outside

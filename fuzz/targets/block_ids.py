@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from ...model import ops
 from ...model.ops import Done, Operation, Outcome
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 
 STRAY_ID = "S4"
 """The property of the contract that an id outside of the pool violates."""

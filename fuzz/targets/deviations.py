@@ -17,7 +17,7 @@ from ...model.config_json import Json
 from ...model.core import Model
 from ...model.legal import misuse
 from ...model.ops import Allocate, AllocateBatch, Done, Failed, Operation, Outcome, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ...model.tables import Policy
 
 T = TypeVar("T")

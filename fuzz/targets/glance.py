@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from ...model import ops
 from ...model.ops import Operation, Outcome, Value
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.starved import Starved
 
 T = TypeVar("T")

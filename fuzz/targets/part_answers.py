@@ -12,9 +12,9 @@ from ...model.config_json import WINDOWS, Json, Layer
 from ...model.core import Model
 from ...model.identity import extra_keys
 from ...model.lookup import replay_boundary, served, worth_registering
+from ...model.metrics import Metrics
 from ...model.ops import NULL, Item, Lookup, Shape, Submit
 from ...model.pieces.classes import Registry
-from ...model.shown.metrics import Metrics
 from ..findings.ops_json import shape_from_json
 from .configuration_question import ConstructedQuestion, attempt, outcome_as_json
 from .small_blocks import BLOCK, MASKED, UNIT, lookups, masks

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 
 from ...model.core import Model
 from ...model.ops import Done, Operation, Outcome, Refused, Shape, Value
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.starved import Starved
 from .deviations import DeviatingModel
 

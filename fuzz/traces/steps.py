@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.ops import Done, Operation, Outcome, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from ..findings.difference import difference
 from ..findings.finding import Trace
 from ..findings.words import operation_text, outcome_text

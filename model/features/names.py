@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from ..attention import demand
+from ..decisions import stored
+from ..metrics import Metrics
 from ..ops import NULL
-from ..shown.metrics import Metrics
 from ..state import Key, Removed, Request, State
 from ..tables import Core
-from .decisions import stored
 
 
 class NamedState(State):

@@ -1,9 +1,9 @@
 """Full reports: events that tell somebody outside, a router say, of the blocks that a lookup has found."""
 
+from ..decisions import stored
 from ..ops import NULL
 from ..state import Request
 from ..tables import BlockIds, Core
-from .decisions import stored
 
 
 def report(core: Core, request: Request, length: int, rows: BlockIds) -> None:

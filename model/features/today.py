@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from .. import arith, lookup
 from ..attention import Mamba, Rule, demand
 from ..identity import ExtraKey, extra_keys
-from ..kinds import pool_kinds, pool_room, rswa
+from ..kinds import pool_kinds, rswa
 from ..ops import Allocate, Shape, Submit
 from ..state import Request
 from ..tables import Core, Policy
-from . import checkpoints, copies, inside, lookups, queries, reports
+from . import checkpoints, copies, inside, lookups, pool_room, queries, reports
 from .names import NamedState
 
 

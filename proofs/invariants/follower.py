@@ -18,7 +18,7 @@ from typing import Any
 from ...model import ops
 from ...model.attention import Mamba, Rule, rules_for
 from ...model.ops import NULL, Done, Operation, Outcome, Shape
-from ...model.shown.snapshot import Snapshot
+from ...model.snapshot import Snapshot
 from . import moves
 from .moves import OUTSIDE, NotAllowedError
 from .plain_world import Entry, PlainWorld, TableOf, emptied, uncut

@@ -20,7 +20,7 @@ from typing import Any
 
 import z3
 
-from ..roles.bare import bare
+from ..bare import bare
 from ..solver import ProofError
 from ..symbolic import SymbolicBool, SymbolicInt, running
 from .listings import ANY_BLOCK, ANY_PLACE, Grown, Listing, OfBlock, as_term

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from ...model import core, tables
 from ...model.ops import Allocate
 from ...model.state import Request
+from ..bare import bare
 from ..symbolic_builtins import Counted
 from ..symbolic_table import SymbolicTable, count
-from .bare import bare
 from .model_request import Modelled, keep_tables, seen
 from .one_request import REQUEST, Managed, Step
 

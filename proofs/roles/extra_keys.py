@@ -10,12 +10,12 @@ from typing import Any
 
 from ...model import identity
 from ...model.ops import Item, Submit
+from ..bare import bare
 from ..claims import negation, quotient_found
 from ..solver import ProofError
 from ..symbolic import Number, SymbolicInt
 from ..symbolic_builtins import Counted
 from ..symbolic_bytes import Name, any_range, globals_of, seeing, text
-from .bare import bare
 
 Names = Callable[[str], Any]
 Feature = tuple[Number, Number, Number]

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeAlias
 from ...model import arith, lookup, tables
 from ...model.attention import Full, Rule, Sliding
 from ...model.ops import Shape
+from ..bare import bare
 from ..symbolic_builtins import Counted
 from ..theorem import UnavailableError
 from .amounts import position
-from .bare import bare
 from .kinds import KINDS
 
 Registered: TypeAlias = Sequence[Any]

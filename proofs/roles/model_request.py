@@ -5,15 +5,15 @@ from typing import Any
 
 from ...model import core, tables
 from ...model.attention import Mamba, demand
+from ...model.metrics import Metrics
 from ...model.ops import NULL, Allocate, Group, Shape
-from ...model.shown.metrics import Metrics
 from ...model.state import State
+from ..bare import bare
 from ..claims import some
 from ..solver import ProofError
 from ..symbolic import running
 from ..symbolic_bytes import seeing
 from ..symbolic_table import IDS, SymbolicTable
-from .bare import bare
 from .kinds import ALIGN, kind_of
 from .one_request import REQUEST, Step, candidates_below, hit_entry, made
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from ...model import core, legal, ops, tables
 from ...model.state import Request
+from ..bare import bare
 from ..invariants import moves
 from ..symbolic_builtins import Counted
-from .bare import bare
 
 MOVES = (
     "take",

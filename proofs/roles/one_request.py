@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from ...model.attention import Mamba, Rule
 from ...model.ops import NULL
+from ..bare import bare
 from ..claims import some
 from ..symbolic import SymbolicInt
 from ..symbolic_table import Codec, SymbolicTable, pick
 from . import kinds
-from .bare import bare
 from .kinds import ALIGN, kind_of
 
 REQUEST = "request"

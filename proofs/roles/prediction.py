@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from ...model import arith, tables
 from ...model.ops import NULL
 from ...model.state import State
+from ..bare import bare
 from ..claims import every
 from ..symbolic_table import SymbolicTable, count, pick
-from .bare import bare
 from .model_request import Modelled
 from .one_request import KINDS, Managed, Step, made
 

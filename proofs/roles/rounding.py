@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ...model import arith
-from .bare import bare
+from ..bare import bare
 
 MODEL: dict[str, Any] = {"cdiv": arith.cdiv, "down": arith.down, "up": arith.up, "usage": arith.usage}
 

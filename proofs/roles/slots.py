@@ -14,12 +14,12 @@ import z3
 
 from ...impl.tensors import block_tables, layer_cache, torch_kernels
 from ...impl.tensors import layout as kv_cache_layout
+from ..bare import bare
 from ..claims import quotient_found
 from ..symbolic import Number, SymbolicBool, SymbolicInt
 from ..symbolic_builtins import SymbolicType, symbolic_range
 from ..symbolic_bytes import Integer, globals_of, seeing
 from ..theorem import UnavailableError
-from .bare import bare
 from .stand_ins import Sized
 
 Names = Callable[[str], Any]

@@ -7,9 +7,9 @@ from typing import Any
 
 from ...model.attention import Mamba, Rule
 from ...model.ops import Group, Shape
+from ..bare import bare
 from ..symbolic_builtins import Counted
 from ..theorem import UnavailableError
-from .bare import bare
 from .kinds import KINDS, ProvedKind
 
 _REQUEST = "request"

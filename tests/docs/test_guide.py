@@ -195,7 +195,7 @@ def test_the_package_of_an_engine_is_importable_without_its_init_as_the_page_say
 def test_every_field_of_a_snapshot_has_its_empty_value_on_the_page():
     from blockproof.fuzz.targets.answers import problem_with_answer
     from blockproof.model.ops import Done
-    from blockproof.model.shown.snapshot import Snapshot
+    from blockproof.model.snapshot import Snapshot
 
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (?:`([^`]+)`|wanted)[^|]*\|$", PAGE, re.MULTILINE)
     assert [name for name, _ in rows] == list(Snapshot._fields)

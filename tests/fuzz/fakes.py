@@ -11,7 +11,7 @@ from pathlib import Path
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.targets.base import Target
 from blockproof.model.ops import Done, Operation, Outcome, Shape, Take
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 BLANK = Snapshot(
     [1], 1, 0.5, [0, 0], [{"a": [0, 1]}], [{"a": 1}], [None, 3], [None, 1], 1, (("cleared",),), [[1]], None

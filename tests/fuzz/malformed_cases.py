@@ -26,7 +26,7 @@ from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.core import Model
 from blockproof.model.ops import Operation, Outcome
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 from typer.main import get_command
 
 from .malformed import TEXTS, damaged, spoiled

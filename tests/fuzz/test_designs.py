@@ -23,7 +23,7 @@ from blockproof.fuzz.testing.stateful import kv_cache_machine
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.shrink import shrink
 from blockproof.model.ops import Advance, Allocate, Done, Group, Operation, Shape, Submit
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 

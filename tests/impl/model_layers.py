@@ -3,7 +3,7 @@
 from typing import Any
 
 import blockproof.impl as impl
-from blockproof.fuzz.adapters.vllm.question_json import DType, vllm_config_from_json
+from blockproof.fuzz.adapters.vllm.configuration.question_json import DType, vllm_config_from_json
 
 GIB = 1 << 30
 LAYOUT: dict[str, Any] = {"num_kv_heads": 2, "head_size": 16, "dtype": DType(2)}

@@ -1,4 +1,4 @@
-"""Runs cases of `fuzz.adapters.vllm.scheduler` with our core in place of the release's; see test_under_a_release.py."""
+"""Runs cases of `fuzz.adapters.vllm.engine.cases` with our core instead of the release's (test_under_a_release.py)."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from blockproof.impl import compat
 
 compat.install()
 
-from blockproof.fuzz.adapters.vllm import scheduler  # noqa: E402  # what it imports of vLLM must be ours by now
+from blockproof.fuzz.adapters.vllm.engine import cases as scheduler  # noqa: E402  # what it imports of vLLM is ours by now
 
 MADE: list[impl.KVCacheManager] = []
 engine = import_module("vllm.v1.core.sched.scheduler")

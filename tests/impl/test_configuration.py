@@ -11,7 +11,7 @@ from typing import Any
 
 import blockproof.impl as impl
 import pytest
-from blockproof.fuzz.adapters.vllm.question_json import DType
+from blockproof.fuzz.adapters.vllm.configuration.question_json import DType
 from blockproof.impl import kv_cache_utils
 from blockproof.impl.specs.entries import ENTRIES
 
@@ -335,7 +335,7 @@ def test_parameters_have_the_names_of_the_reference(name: str) -> None:
 def test_configurations_are_made_without_torch_and_numpy() -> None:
     program = (
         "import sys, blockproof.impl as impl\n"
-        "from blockproof.fuzz.adapters.vllm.calculator import answer\n"
+        "from blockproof.fuzz.adapters.vllm.configuration.calculator import answer\n"
         "spec = {'type': 'FullAttentionSpec', 'block_size': 16, 'num_kv_heads': 1, 'head_size': 8, "
         "'dtype': {'itemsize': 2}}\n"
         "inputs = {'specs': {'f': spec}, 'workers': [[['a', 'f']]], 'available_memory': [1 << 30], 'vllm_config': {}}\n"

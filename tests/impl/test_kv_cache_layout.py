@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from blockproof import impl
-from blockproof.fuzz.adapters.vllm.question_json import vllm_config_from_json
+from blockproof.fuzz.adapters.vllm.configuration.question_json import vllm_config_from_json
 from blockproof.impl import KVCacheConfig, KVCacheGroupSpec, KVCacheTensor, plan_tensors
 
 from .small_layers import FLOAT, HALF, INT8, config, full, mamba, mla

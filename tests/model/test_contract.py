@@ -20,7 +20,7 @@ from blockproof.model.ops import (
     Submit,
     Take,
 )
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 from blockproof.model.tables import Policy, predicted
 
 from .running import core, done, runs, steps

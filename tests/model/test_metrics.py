@@ -3,8 +3,8 @@
 import pytest
 from blockproof.model import ops
 from blockproof.model.core import Model
+from blockproof.model.metrics import KEPT_ACCESSES, Life, Metrics
 from blockproof.model.ops import Done, Group, Shape
-from blockproof.model.shown.metrics import KEPT_ACCESSES, Life, Metrics
 
 
 def test_one_block_in_so_many_is_followed() -> None:

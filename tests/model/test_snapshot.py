@@ -2,7 +2,7 @@
 
 from blockproof.fuzz.findings.difference import difference, first_difference
 from blockproof.model.ops import Allocate, Group, StepStart, Submit, TakeEvents
-from blockproof.model.shown.snapshot import Labels, Snapshot
+from blockproof.model.snapshot import Labels, Snapshot
 
 from .running import core, done, runs, steps
 

@@ -100,7 +100,7 @@ def test_model_and_impl_find_the_same_eagle_hit(role: str) -> None:
 def test_the_mask_of_a_range_is_the_masks_of_its_blocks() -> None:
     """The roles ask about one block at a time."""
     from blockproof.impl import SlidingWindowManager, SlidingWindowSpec
-    from blockproof.proofs.roles.bare import bare
+    from blockproof.proofs.bare import bare
 
     rng, kept = random.Random(17), roles.impl().find("kept_sliding")
     for _ in range(300):

@@ -9,7 +9,7 @@ import pytest
 from blockproof.fuzz.opening.targets import open_here
 from blockproof.model import ops
 from blockproof.model.core import Model
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 from blockproof.proofs import roles
 from blockproof.proofs.roles.one_request import KINDS, Step
 from blockproof.proofs.roles.prediction import Held

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ....model.ops import NULL
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from .engine import Core
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from ....model import ops
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...findings.cause import failed
 from ...targets.base import TargetLostError
 from .engine import Core, LmdeployEngine

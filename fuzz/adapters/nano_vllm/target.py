@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from ....model import ops
 from ....model.ops import Done, Failed, Kind, Operation, Outcome, Refused, Shape
-from ....model.shown.snapshot import Labels, Snapshot
+from ....model.snapshot import Labels, Snapshot
 from ...findings.cause import failed
 from .engine import NanoEngine
 

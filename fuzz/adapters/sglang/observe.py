@@ -16,7 +16,7 @@ from typing import Any
 
 from ....model.arith import cdiv
 from ....model.ops import NULL, Value
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from .engine import Cache
 from .releases import CacheCalls
 

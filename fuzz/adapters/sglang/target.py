@@ -22,7 +22,7 @@ from typing import Any
 from ....model import ops
 from ....model.arith import cdiv
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Value
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...findings.cause import cause_of, failed
 from ...targets.base import TargetLostError
 from .driver import MANY_TOKENS, SglangDriver

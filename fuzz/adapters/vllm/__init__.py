@@ -18,60 +18,60 @@ def _open_target() -> Target:
 
 def _open_calculator() -> Calculator:
     from .binding import bind_vllm
-    from .core_calculator import CoreCalculator
+    from .configuration.core_calculator import CoreCalculator
 
     binding = bind_vllm()
     return CoreCalculator(FAMILY.spec(binding.version), binding)
 
 
 def _open_engine() -> object:
-    from .simulated import VllmSimulated
+    from .engine.simulated import VllmSimulated
 
     return VllmSimulated()
 
 
 def _open_nixl_pair() -> object:
-    from .nixl_pair import NixlPair
+    from .pairs.nixl_pair import NixlPair
 
     return NixlPair()
 
 
 def _open_nixl_push_pair() -> object:
-    from .nixl_push import NixlPushPair
+    from .pairs.nixl_push import NixlPushPair
 
     return NixlPushPair()
 
 
 def _open_mooncake_pair() -> object:
-    from .mooncake_pair import MooncakePair
+    from .pairs.mooncake_pair import MooncakePair
 
     return MooncakePair()
 
 
 def _open_moriio_pair() -> object:
-    from .moriio_pair import MoriioPair
+    from .pairs.moriio_pair import MoriioPair
 
     return MoriioPair()
 
 
 def _open_moriio_write_pair() -> object:
-    from .moriio_write import MoriioWritePair
+    from .pairs.moriio_write import MoriioWritePair
 
     return MoriioWritePair()
 
 
 def _known() -> Known:
-    from .configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
-    from .deviations import DEVIATIONS, ELSEWHERE, policy_of
-    from .misuse import reaction_to
+    from .configuration.configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
+    from .deviations.deviations_0230 import DEVIATIONS, ELSEWHERE, policy_of
+    from .deviations.misuse import reaction_to
 
     return Known(DEVIATIONS, policy_of, CONFIGURATION_DEVIATIONS, Reference0230, ELSEWHERE, reaction_to=reaction_to)
 
 
 def _known_0330() -> Known:
-    from .configuration_0330 import CONFIGURATION_DEVIATIONS, Reference0330
-    from .deviations_0330 import DEVIATIONS, policy_of
-    from .misuse import reaction_0330
+    from .configuration.configuration_0330 import CONFIGURATION_DEVIATIONS, Reference0330
+    from .deviations.deviations_0330 import DEVIATIONS, policy_of
+    from .deviations.misuse import reaction_0330
 
     return Known(
         DEVIATIONS,
@@ -84,8 +84,8 @@ def _known_0330() -> Known:
 
 
 def _known_between(version: str) -> Known:
-    from .deviations_between import deviations_of, policy_of
-    from .misuse import reaction_0260, reaction_0330
+    from .deviations.deviations_between import deviations_of, policy_of
+    from .deviations.misuse import reaction_0260, reaction_0330
     from .releases import minor
 
     reaction = reaction_0330 if minor(version) >= (0, 31) else reaction_0260
@@ -120,7 +120,7 @@ FAMILY = Family(
     requirements=(files(__package__) / "requirements.txt").read_text(),
     releases=KNOWN,
     reference=REFERENCE,
-    scheduler=f"{__name__}.scheduler",
+    scheduler=f"{__name__}.engine.cases",
     exact={
         REFERENCE: _known,
         **{version: partial(_known_between, version) for version in BETWEEN},
@@ -129,7 +129,7 @@ FAMILY = Family(
     replaced={REFERENCE: "impl", "0.33.0": "impl-today"},
     own_tests=_own_tests,
     mutable=_mutable,
-    mixes=f"{__name__}.scheduler_mixes",
+    mixes=f"{__name__}.engine.scheduler_mixes",
     new_patch={
         "{module}.py": (files(__package__) / "new_patch.py.txt").read_text(),
         "test_{module}.py": (files(__package__) / "new_patch_test.py.txt").read_text(),

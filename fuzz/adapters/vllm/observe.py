@@ -11,7 +11,7 @@ from operator import attrgetter, is_, is_not
 from typing import Any
 
 from ....model.ops import NULL, Value
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...findings.cause import cause_of
 from ...targets.base import TargetLostError
 from ...targets.glance import Holders, Identities, Looks
@@ -23,7 +23,7 @@ _STATS = attrgetter("reset", "requests", "queries", "hits", "preempted_requests"
 
 
 class _Numbers(dict[Hashable, int]):
-    """As `model.shown.snapshot.Labels`, but a dictionary: `map(numbers.__getitem__, keys)` is faster than calls."""
+    """As `model.snapshot.Labels`, but a dictionary: `map(numbers.__getitem__, keys)` is faster than calls."""
 
     def __missing__(self, identity: Hashable) -> int:
         number = self[identity] = len(self)

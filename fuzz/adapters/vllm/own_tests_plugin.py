@@ -17,7 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ..impl import install_impl
+from ..impl_package import install_impl
 
 OUTCOMES = "BLOCKPROOF_TEST_OUTCOMES"
 OVER_OURS = "BLOCKPROOF_OVER_OURS"

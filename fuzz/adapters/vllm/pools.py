@@ -1,5 +1,5 @@
-"""A core with a pool of the host (`model.kinds.pools`) as its connector calls it: what a step writes back is sent with
-the step, and has come when the next one begins."""
+"""A core with a pool of the host (`model.features.pools`) as its connector calls it: what a step writes back is sent
+with the step, and has come when the next one begins."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module

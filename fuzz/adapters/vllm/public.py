@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ....model.ops import Operation, Shape, Value
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 
 SHOWN = frozenset({"tables", "num_free", "usage"})
 """Fields of a snapshot that follow from methods."""

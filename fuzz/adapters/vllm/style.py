@@ -10,7 +10,7 @@ from typing import Any
 from ....model import ops
 from ....model.features import inside
 from ....model.ops import DONE, Operation, Outcome, Shape
-from ....model.shown.snapshot import Snapshot, new_ids_value
+from ....model.snapshot import Snapshot, new_ids_value
 from ...findings.cause import failed
 from ...findings.starved import Starved
 from ...targets.refusing import Refusals

@@ -101,7 +101,7 @@ def at_once(now: int, chance: float) -> Iterator[None]:
 
 
 def followed(collector: Any) -> Value:
-    """The blocks that a collector follows, as `model.shown.metrics.Metrics.followed`."""
+    """The blocks that a collector follows, as `model.metrics.Metrics.followed`."""
     return tuple(
         [
             (block, life.birth_time_ns // SECOND, life.last_access_ns // SECOND, _seconds(life.access_history))
@@ -115,5 +115,5 @@ def _seconds(times: Iterable[int]) -> tuple[int, ...]:
 
 
 def lives(events: Iterable[Any]) -> Value:
-    """What has become of blocks that were followed, as `model.shown.metrics.Gone`."""
+    """What has become of blocks that were followed, as `model.metrics.Gone`."""
     return tuple([(event.lifetime_seconds, event.idle_seconds, tuple(event.reuse_gaps_seconds)) for event in events])

@@ -13,7 +13,7 @@ from collections import Counter
 
 from ....model import ops
 from ....model.ops import NULL, Done, Operation, Refused
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...targets.declarations import EVICTS_MORE, FORGETS_PREEMPTED
 from .designs import without_evictions
 from .hits import Hits

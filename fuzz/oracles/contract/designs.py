@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from ....model import ops
 from ....model.ops import NULL
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...targets.declarations import EVICTS_MORE, EXCHANGES, FORGETS_PREEMPTED
 from .moves import Move
 from .run_record import UNFILLED, RunRecord

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from ....model import arith, ops
 from ....model.ops import Done, Outcome
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from .moves import Move
 from .properties import Break
 from .run_record import RunRecord

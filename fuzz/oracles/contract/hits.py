@@ -8,7 +8,7 @@ from ....model.arith import cdiv, down
 from ....model.attention import Mamba
 from ....model.features.inside import names_ahead
 from ....model.ops import NULL, Done
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...targets.answers import hit_of
 from ...targets.declarations import SEVERAL_NAMES
 from ..chunk_losses import is_astride

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ....model import ops
 from ....model.attention import Mamba
 from ....model.ops import NULL, Done, Operation, Outcome, Value
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from .properties import Break
 from .run_record import UNFILLED, RunRecord
 from .tracked import Tracked

@@ -6,7 +6,7 @@ from typing import Any
 
 from ....model import ops
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Value
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...findings.difference import difference
 from ...targets.declarations import EVICTS_MORE, FORGETS_PREEMPTED, HOLDS_BACK, PUBLISHES_AT_END
 from ...workload.scene import Scene

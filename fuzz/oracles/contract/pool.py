@@ -9,7 +9,7 @@ from ....model.attention import Mamba
 from ....model.kinds.rswa import unread
 from ....model.lookup import alignment
 from ....model.ops import NULL, Done, Failed, Operation
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...findings.difference import difference
 from ...findings.words import plural
 from ...targets.declarations import EVICTS_MORE

@@ -14,7 +14,7 @@ from ....model import lookup, ops
 from ....model.arith import down
 from ....model.attention import Mamba
 from ....model.ops import Done
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from .moves import LEAVES, Move
 from .properties import Break
 from .run_record import UNFILLED, RunRecord

@@ -8,7 +8,7 @@ from typing import Any
 
 from ....model import ops
 from ....model.ops import NULL, Done
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from .designs import forgiven_loss
 from .event_payload import Payload
 from .moves import Move, hit_row

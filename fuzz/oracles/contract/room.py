@@ -13,7 +13,7 @@ from ....model.arith import cdiv
 from ....model.attention import Mamba, Rule, most_states
 from ....model.kinds.rswa import has_gap, unread
 from ....model.ops import NULL, Refused
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...findings.words import plural
 from ..chunk_losses import is_astride
 from ..liveness.bounds import Bounds

@@ -17,7 +17,7 @@ from ....model.attention import Mamba, Step, Written
 from ....model.features import checkpoints
 from ....model.kinds.rswa import attends, has_gap, told_apart
 from ....model.ops import NULL, Done, Operation, Shape
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...findings.oracle_names import PASSABLE
 from ...kinds.compressed import rules_with
 from ...targets.declarations import COUNTS_AT_LAUNCH, EVICTS_MORE, EXCHANGES, PUBLISHES_AT_END, designs_with

@@ -8,7 +8,7 @@ from ....model.arith import cdiv
 from ....model.attention import Mamba, Step
 from ....model.kinds.rswa import unread
 from ....model.ops import NULL
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ..chunk_losses import is_astride
 from .moves import Move
 from .properties import Break

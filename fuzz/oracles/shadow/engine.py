@@ -27,7 +27,7 @@ from ....model.arith import cdiv
 from ....model.attention import Mamba, Rule, Step
 from ....model.kinds.rswa import gap, told_apart
 from ....model.ops import NULL, Done, Operation, Outcome
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...kinds.compressed import stored
 from ...targets.answers import answers_of
 from ..chunk_losses import is_astride

@@ -10,7 +10,7 @@ from ....model import ops
 from ....model.attention import Mamba, Step
 from ....model.kinds.rswa import has_gap
 from ....model.ops import Shape
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...kinds.compressed import Compressed, rules_with
 from ...targets.declarations import COUNTS_AT_LAUNCH, EXCHANGES
 from .memory import GARBAGE, POISON, ListMemory, Memory

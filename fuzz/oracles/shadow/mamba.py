@@ -6,7 +6,7 @@ from ....model.arith import cdiv
 from ....model.attention import Mamba, Step
 from ....model.features.checkpoints import left
 from ....model.ops import NULL
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from .engine_state import EngineRequest, EngineState, StateStep, first_draft
 from .memory import Corruption
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ....model.arith import cdiv
 from ....model.ops import Shape
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 
 POISON = 0
 """The tag of a slot that was never written."""

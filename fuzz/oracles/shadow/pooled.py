@@ -1,5 +1,5 @@
-"""The shadow memory of a core with a pool of the host (`model.kinds.pools`): what is written back to the host is read
-from there once the device has it no more.
+"""The shadow memory of a core with a pool of the host (`model.features.pools`): what is written back to the host is
+read from there once the device has it no more.
 
 A worker reads each page where it was told last to find it: on the device, or in the host's block of the same page. For
 the latter it fills the request's region. What the core has sent to be copied is copied late: to the host when the next
@@ -14,7 +14,7 @@ from ....model.arith import cdiv
 from ....model.attention import Rule
 from ....model.kinds.pool_kinds import Hot, Resident, Source
 from ....model.ops import NULL, Operation, Outcome, Shape, Value
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from .engine import Shadow
 from .engine_state import EngineRequest
 from .memory import POISON, Corruption, ListMemory

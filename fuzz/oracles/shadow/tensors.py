@@ -18,7 +18,7 @@ import numpy as np
 from ....model.arith import cdiv
 from ....model.attention import RULES, Mamba
 from ....model.ops import NULL, Group, Shape
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...adapters.impl import bind_impl
 from ...kinds import KINDS
 from . import GARBAGE, Corruption

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ....model import ops
 from ....model.attention import RULES
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...findings.finding import our_bug
 from ...findings.oracle_names import LIVENESS
 from ...findings.words import plural

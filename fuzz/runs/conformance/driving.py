@@ -6,7 +6,7 @@ from typing import Any
 
 from ....model.legal import allows
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Submit
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...findings.finding import LOST, Finding
 from ...findings.oracle_names import CONTRACT, LIVENESS, SHADOW
 from ...findings.words import cause_lines, operation_text, outcome_text

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from ....model.ops import NULL, Allocate, Done, Failed, Free, Lookup, Operation, Outcome, Refused, Shape
-from ....model.shown.snapshot import Snapshot
+from ....model.snapshot import Snapshot
 from ...findings.difference import difference
 from ...findings.words import plural
 from ...oracles.contract.designs import without_evictions

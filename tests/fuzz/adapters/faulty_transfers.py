@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from blockproof.fuzz.adapters.vllm.simulated import VllmSimulated
+from blockproof.fuzz.adapters.vllm.engine.simulated import VllmSimulated
 from blockproof.fuzz.simulation.faults import FaultyEngine
 from blockproof.fuzz.simulation.protocol import Delivered, ScheduledBatch, SlotTransfer, StepResults
 from blockproof.fuzz.simulation.run import SimulatedRun

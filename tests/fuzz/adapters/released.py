@@ -9,7 +9,7 @@ from blockproof.fuzz.opening.targets import interpreter_of, open_target
 from blockproof.fuzz.targets.base import Target, TargetUnavailableError
 from blockproof.fuzz.targets.family import Family
 from blockproof.model.ops import Done, Operation, Shape
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 
 def opened(family: Family, shape: Shape) -> Iterator[Target]:

@@ -3,8 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
-from blockproof.fuzz.adapters.vllm.calculator import answer
-from blockproof.fuzz.adapters.vllm.question_json import QuestionError, layers_from_json, vllm_config_from_json
+from blockproof.fuzz.adapters.vllm.configuration.calculator import answer
+from blockproof.fuzz.adapters.vllm.configuration.question_json import (
+    QuestionError,
+    layers_from_json,
+    vllm_config_from_json,
+)
 
 SPEC = {"type": "Spec", "block_size": 16, "dtype": {"itemsize": 2}}
 

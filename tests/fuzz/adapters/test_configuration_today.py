@@ -4,8 +4,8 @@ import json
 import subprocess
 
 import pytest
-from blockproof.fuzz.adapters.vllm.asked_today import asked
-from blockproof.fuzz.adapters.vllm.configuration_0330 import CONFIGURATION_DEVIATIONS, Reference0330
+from blockproof.fuzz.adapters.vllm.configuration.asked_today import asked
+from blockproof.fuzz.adapters.vllm.configuration.configuration_0330 import CONFIGURATION_DEVIATIONS, Reference0330
 from blockproof.fuzz.configuration.check import CheckLimits, Judge, run
 from blockproof.fuzz.configuration.draw import configuration_of
 from blockproof.fuzz.configuration.reach import Reach
@@ -246,7 +246,7 @@ def test_layers_that_are_placed_on_others_are_noticed_without_the_model(change, 
 ASKED = """
 import importlib, torch
 from blockproof.fuzz.adapters.vllm.binding import bind_vllm
-from blockproof.fuzz.adapters.vllm.specs_today import published
+from blockproof.fuzz.adapters.vllm.configuration.specs_today import published
 names = bind_vllm().names
 latent = "vllm.model_executor.layers.attention.mla_attention", "MLACommonBackend", "MLAAttentionSpec", {}
 window = latent[:2] + ("SlidingWindowMLASpec", {"sliding_window": 5})

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blockproof.fuzz.adapters.vllm.configuration_deviations import CONFIGURATION_DEVIATIONS
-from blockproof.fuzz.adapters.vllm.misuse import linked
+from blockproof.fuzz.adapters.vllm.configuration.configuration_deviations import CONFIGURATION_DEVIATIONS
+from blockproof.fuzz.adapters.vllm.deviations.misuse import linked
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random

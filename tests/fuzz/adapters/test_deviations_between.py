@@ -4,8 +4,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.adapters.vllm import deviations_0330, deviations_between
-from blockproof.fuzz.adapters.vllm.deviations_between import CAME, NEW, deviations_of, missing_in
+from blockproof.fuzz.adapters.vllm.deviations import deviations_0330, deviations_between
+from blockproof.fuzz.adapters.vllm.deviations.deviations_between import CAME, NEW, deviations_of, missing_in
 from blockproof.fuzz.adapters.vllm.releases import BETWEEN
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.adapters.vllm import deviations_0330
-from blockproof.fuzz.adapters.vllm.identity_deviations import items_ahead
+from blockproof.fuzz.adapters.vllm.deviations import deviations_0330
+from blockproof.fuzz.adapters.vllm.deviations.identity_deviations import items_ahead
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import Finding, Trace

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
-from blockproof.fuzz.adapters.impl import TODAY_CORE, TODAY_CORES, bind_impl, compiled_impl, open_changed_impl
+from blockproof.fuzz.adapters.impl import TODAY_CORE, TODAY_CORES, bind_impl, open_changed_impl
+from blockproof.fuzz.adapters.impl_package import compiled_impl
 from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random

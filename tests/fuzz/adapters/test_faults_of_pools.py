@@ -10,10 +10,9 @@ from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.kinds import HYBRIDS_OF_POOLS
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.targets.deviations import DeviatingModel
-from blockproof.model.features import today
-from blockproof.model.kinds import given_up, page_names, pool_room, written_back
+from blockproof.model.features import given_up, page_names, pool_room, today, written_back
+from blockproof.model.features.pools import Pools
 from blockproof.model.kinds.pool_kinds import Hot, Resident, Source
-from blockproof.model.kinds.pools import Pools
 from blockproof.model.ops import NULL, Allocate, Arrive, Done, Reset, StepStart
 from blockproof.model.tables import predicted
 

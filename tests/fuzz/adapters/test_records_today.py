@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from blockproof.fuzz.adapters.vllm.configuration_0330 import Reference0330
-from blockproof.fuzz.adapters.vllm.records_today import Record
+from blockproof.fuzz.adapters.vllm.configuration.configuration_0330 import Reference0330
+from blockproof.fuzz.adapters.vllm.configuration.records_today import Record
 from blockproof.fuzz.configuration.check import Judge
 from blockproof.fuzz.configuration.draw import Configuration
 from blockproof.fuzz.configuration.today import LEAST, MADE, VARIED

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.adapters.vllm.configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
+from blockproof.fuzz.adapters.vllm.configuration.configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
 from blockproof.fuzz.targets.configuration_answers import QUESTIONS
 from blockproof.fuzz.targets.configuration_answers import answer as right_answer
 

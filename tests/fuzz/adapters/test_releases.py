@@ -25,7 +25,7 @@ from blockproof.model.ops import (
     Submit,
     Value,
 )
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 INSTALLED = [environment.name for environment in environments.installed(families()["vllm"])]
 FULL, WINDOW, CHUNK = Group("full", 2), Group("sliding", 2, window=3), Group("chunked", 2, chunk=16)

@@ -13,7 +13,7 @@ from blockproof.fuzz.adapters.vllm.surroundings import NUMBERS_VARIABLE
 from blockproof.fuzz.targets.base import TargetLostError
 from blockproof.model import ops
 from blockproof.model.ops import Group, Operation, Outcome, Shape
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 FULL = Group("full", 2)
 

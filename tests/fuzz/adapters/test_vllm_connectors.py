@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.adapters import families
-from blockproof.fuzz.adapters.vllm.connector_workers import (
+from blockproof.fuzz.adapters.vllm.engine.connector_workers import (
     ConnectorJob,
     ConnectorWorker,
     Offloading,
@@ -18,7 +18,7 @@ from blockproof.fuzz.adapters.vllm.connector_workers import (
     WorkerScene,
     at_once,
 )
-from blockproof.fuzz.adapters.vllm.connectors import OPTIONS_OF, WORKERS, ConnectorLink
+from blockproof.fuzz.adapters.vllm.engine.connectors import OPTIONS_OF, WORKERS, ConnectorLink
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.child import environment_of
 from blockproof.fuzz.simulation.traffic import EngineFacts, draw_simulation
@@ -59,7 +59,7 @@ def step(*jobs: tuple[str, str, int]) -> Any:
 
 @pytest.fixture(autouse=True)
 def _without_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = "blockproof.fuzz.adapters.vllm.connectors"
+    place = "blockproof.fuzz.adapters.vllm.engine.connectors"
     monkeypatch.setattr(f"{place}.module", lambda name: SimpleNamespace(KVConnectorOutput=None))
     monkeypatch.setattr(f"{place}.make", lambda kind, told: told)
 

@@ -4,7 +4,7 @@ installed here."""
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.adapters.vllm.moriio_wire import PAGE, AtOnce, Reader
+from blockproof.fuzz.adapters.vllm.pairs.moriio_wire import PAGE, AtOnce, Reader
 from blockproof.fuzz.engines.stories import StoryTask
 from blockproof.fuzz.engines.story_fuzzing import read_story, simulate
 from blockproof.fuzz.simulation.judges import FATE, MEMORY, PROGRESS, TOKENS
@@ -115,7 +115,7 @@ def test_what_a_lost_first_token_hides_has_its_name_by_experiment_too(tmp_path: 
 
 PLANTED = """
 from blockproof.fuzz.adapters.vllm import moriio_pair
-from blockproof.fuzz.adapters.vllm.moriio_pair import MORIIO_DEFECTS, MoriioPair
+from blockproof.fuzz.adapters.vllm.pairs.moriio_pair import MORIIO_DEFECTS, MoriioPair
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 
 real = moriio_pair.moriio_worker

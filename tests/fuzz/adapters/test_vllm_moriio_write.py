@@ -5,8 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from blockproof.fuzz.adapters.vllm.moriio_wire import PAGE
-from blockproof.fuzz.adapters.vllm.moriio_write import BlockWriter, WriterTasks
+from blockproof.fuzz.adapters.vllm.pairs.moriio_wire import PAGE
+from blockproof.fuzz.adapters.vllm.pairs.moriio_write import BlockWriter, WriterTasks
 from blockproof.fuzz.engines.stories import StoryTask
 from blockproof.fuzz.engines.story_fuzzing import read_story, simulate
 from blockproof.fuzz.simulation.judges import CAPACITY, MEMORY, PROGRESS
@@ -87,7 +87,7 @@ def test_layers_that_are_lost_have_their_name_behind_the_others(tmp_path: Path) 
 
 PLANTED = """
 from blockproof.fuzz.adapters.vllm import moriio_write
-from blockproof.fuzz.adapters.vllm.moriio_write import MORIIO_WRITE_DEFECTS, MoriioWritePair
+from blockproof.fuzz.adapters.vllm.pairs.moriio_write import MORIIO_WRITE_DEFECTS, MoriioWritePair
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 
 real = moriio_write._writing_worker

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blockproof.fuzz.adapters.vllm.nixl_agent import (
+from blockproof.fuzz.adapters.vllm.pairs.nixl_agent import (
     CLOCK,
     HANDSHAKE_ROUNDS,
     Agent,
@@ -219,7 +219,7 @@ def test_what_an_older_release_shows_has_its_name(known: str) -> None:
 
 PLANTED = """
 from blockproof.fuzz.adapters.vllm import nixl_half
-from blockproof.fuzz.adapters.vllm.nixl_pair import DEFECTS, NixlPair
+from blockproof.fuzz.adapters.vllm.pairs.nixl_pair import DEFECTS, NixlPair
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 
 real = nixl_half.nixl_worker

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.adapters import families
-from blockproof.fuzz.adapters.vllm import scheduler
-from blockproof.fuzz.adapters.vllm.played import Observed
+from blockproof.fuzz.adapters.vllm.engine import cases as scheduler
+from blockproof.fuzz.adapters.vllm.engine.played import Observed
 from blockproof.fuzz.adapters.vllm.releases import REFERENCE
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.child import environment_of
@@ -105,7 +105,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str,
     def ask(name: str) -> dict[str, dict[str, Any]]:
         place = INSTALLED[name].place
         environment = environment_of(place, tmp_path_factory.mktemp("modules"))
-        command = [str(place.python), "-P", "-m", "blockproof.fuzz.adapters.vllm.scheduler", *SHOWN[name]]
+        command = [str(place.python), "-P", "-m", "blockproof.fuzz.adapters.vllm.engine.cases", *SHOWN[name]]
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert ended.returncode == 0, ended.stderr[-2000:]
         found = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]

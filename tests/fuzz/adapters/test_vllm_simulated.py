@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blockproof.fuzz.adapters.vllm.known_causes import KNOWN, suspected
-from blockproof.fuzz.adapters.vllm.loads import LATER, ExternalLoad
+from blockproof.fuzz.adapters.vllm.engine.known_causes import KNOWN, suspected
+from blockproof.fuzz.adapters.vllm.engine.loads import LATER, ExternalLoad
+from blockproof.fuzz.adapters.vllm.engine.scheduler_config import setup_of
 from blockproof.fuzz.adapters.vllm.releases import KNOWN as RELEASES
-from blockproof.fuzz.adapters.vllm.scheduler_config import setup_of
 from blockproof.fuzz.engines.stories import StoryTask
 from blockproof.fuzz.engines.story_fuzzing import read_story, simulate
 from blockproof.fuzz.opening import environments
@@ -237,7 +237,7 @@ def test_a_state_behind_a_chunk_is_found_and_named_by_experiment(release: str, k
 
 
 PLANTED_FAULTS = """
-from blockproof.fuzz.adapters.vllm.simulated import VllmSimulated
+from blockproof.fuzz.adapters.vllm.engine.simulated import VllmSimulated
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 from blockproof.fuzz.simulation.faults import SEEN_BY
 
@@ -276,7 +276,7 @@ def said_by_release(script: str, modules: Path, release: str = RELEASE) -> list[
 
 BEHIND_OTHERS = """
 import json
-from blockproof.fuzz.adapters.vllm.simulated import VllmSimulated
+from blockproof.fuzz.adapters.vllm.engine.simulated import VllmSimulated
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 from blockproof.fuzz.simulation.story import story_from_json
 
@@ -299,7 +299,7 @@ def test_who_was_loaded_behind_a_head_without_room_stands_still(tmp_path: Path) 
 
 
 COUNTED_TWICE = """
-from blockproof.fuzz.adapters.vllm.simulated import VllmSimulated
+from blockproof.fuzz.adapters.vllm.engine.simulated import VllmSimulated
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 from blockproof.fuzz.simulation.run import SimulatedRun
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blockproof.fuzz.adapters.vllm.mooncake_wire import (
+from blockproof.fuzz.adapters.vllm.pairs.mooncake_wire import (
     PAGE,
     QUERY_ROUNDS,
     REGION,
@@ -19,7 +19,7 @@ from blockproof.fuzz.adapters.vllm.mooncake_wire import (
     Writer,
     WrittenTo,
 )
-from blockproof.fuzz.adapters.vllm.nixl_agent import CLOCK, Agent, Notification
+from blockproof.fuzz.adapters.vllm.pairs.nixl_agent import CLOCK, Agent, Notification
 from blockproof.fuzz.engines.stories import StoryTask
 from blockproof.fuzz.engines.story_fuzzing import read_story, simulate
 from blockproof.fuzz.simulation.judges import MEMORY, PROGRESS
@@ -192,8 +192,8 @@ def test_what_a_pair_shows_is_named_by_experiment(found: str) -> None:
 BEHIND_OTHERS = """
 import json
 import sys
-from blockproof.fuzz.adapters.vllm.mooncake_pair import MooncakePair
-from blockproof.fuzz.adapters.vllm.nixl_push import NixlPushPair
+from blockproof.fuzz.adapters.vllm.pairs.mooncake_pair import MooncakePair
+from blockproof.fuzz.adapters.vllm.pairs.nixl_push import NixlPushPair
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 from blockproof.fuzz.simulation.story import story_from_json
 
@@ -230,7 +230,7 @@ def test_what_others_hide_has_its_name_by_experiment_too(tmp_path: Path) -> None
 
 PUSH = """
 from blockproof.fuzz.adapters.vllm import nixl_agent, nixl_push
-from blockproof.fuzz.adapters.vllm.nixl_push import PUSH_DEFECTS, NixlPushPair
+from blockproof.fuzz.adapters.vllm.pairs.nixl_push import PUSH_DEFECTS, NixlPushPair
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 
 real = nixl_push.push_worker
@@ -308,7 +308,7 @@ for plant in (real, *PLANTS):
 """The pair without its known defects, and with a mistake."""
 MOONCAKE = """
 from blockproof.fuzz.adapters.vllm import mooncake_pair
-from blockproof.fuzz.adapters.vllm.mooncake_pair import MOONCAKE_DEFECTS, MooncakePair
+from blockproof.fuzz.adapters.vllm.pairs.mooncake_pair import MOONCAKE_DEFECTS, MooncakePair
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 
 real = mooncake_pair._worker

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.adapters.impl import bind_impl, open_changed_impl
-from blockproof.fuzz.adapters.vllm.core_calls import CoreCalls
-from blockproof.fuzz.adapters.vllm.watched_calls import ManagerWatch
+from blockproof.fuzz.adapters.vllm.engine.core_calls import CoreCalls
+from blockproof.fuzz.adapters.vllm.engine.watched_calls import ManagerWatch
 from blockproof.fuzz.findings.ops_json import operation_from_json, to_json
 from blockproof.model.ops import (
     Advance,
@@ -26,7 +26,7 @@ from blockproof.model.ops import (
     StepStart,
     Submit,
 )
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 SHAPE = Shape((Group("full", 2), Group("sliding", 2, window=4)), 20, 32, 2, 2, 16)
 STORY: list[Operation] = [

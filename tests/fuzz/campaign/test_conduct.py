@@ -1,9 +1,10 @@
 """A campaign while it goes on: its limits, what comes first, and what a kill leaves."""
 
+import itertools
 import os
 from collections import Counter
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -253,6 +254,54 @@ def test_ctrl_c_keeps_what_was_done(tmp_path):
 
     assert run(tmp_path / "a.sqlite", settings(tmp_path), 3_000, Serial(interrupted)) is Ended.INTERRUPTED
     assert [row[3] for row in counted(tmp_path / "a.sqlite")[0]].count("done") == 4
+
+
+class Interrupted:
+    """A connection that Ctrl-C reaches while it does one of its statements: Python raises it behind that."""
+
+    def __init__(self, connection, left):
+        self._connection, self.left = connection, left
+
+    def execute(self, *words):
+        rows = self._connection.execute(*words)
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return rows
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+
+def interrupted_after(path, statements):
+    """A session that Ctrl-C reaches behind so many of its statements. Returns how it ended, and how many were left."""
+    store: Any = Store(path, settings(path.parent))
+    begin_session = store.begin_session
+
+    def begin():
+        begin_session()
+        store.database._db = Interrupted(store.database._db, statements)
+
+    store.begin_session = begin
+    try:
+        ended = conduct(store, Serial(), Session(CampaignLimits(operations=300)))
+        return ended, store.database._db.left
+    finally:
+        store.close()
+
+
+def test_ctrl_c_at_any_statement_ends_a_campaign_as_it_should(tmp_path):
+    for statements in itertools.count(1):
+        path = tmp_path / f"{statements}.sqlite"
+        ended, left = interrupted_after(path, statements)
+        counted(path)
+        database = Database(path, write=False)
+        assert database.rows("SELECT ended IS NULL FROM sessions") == [(0,)], statements
+        database.close()
+        assert (ended is Ended.INTERRUPTED) == (left <= 0), statements
+        if left > 0:
+            break
+    assert statements > 20
 
 
 def test_the_same_seed_and_results_lead_to_the_same_tasks(tmp_path):

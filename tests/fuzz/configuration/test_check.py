@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.adapters import references
-from blockproof.fuzz.adapters.vllm.configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
+from blockproof.fuzz.adapters.vllm.configuration.configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
 from blockproof.fuzz.configuration import check
 from blockproof.fuzz.configuration.check import CheckLimits, Judge, draw_case, run
 from blockproof.fuzz.configuration.draw import configuration_of

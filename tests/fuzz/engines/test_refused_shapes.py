@@ -14,7 +14,7 @@ from blockproof.fuzz.workload.refused import refused_shapes
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.core import Model
 from blockproof.model.ops import Done, Failed, Outcome, Shape
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 KINDS = {
     "all groups alike",

@@ -19,7 +19,7 @@ from blockproof.fuzz.targets.base import Target
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.shrink import Shrunk, shrink
 from blockproof.fuzz.traces.trace_file import dump_trace, load_trace
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 BY_LOCKSTEP = [name for name in MADE_UP if name in faults_in(Part.CORE) and LOCKSTEP in FAULTS[name].oracles]
 """Those after real bugs are hunted by `mutants --real`, and their traces are in tests/regressions. All others that were

@@ -30,7 +30,7 @@ from blockproof.model.ops import (
     Shape,
     Submit,
 )
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 from ..adapters.test_deviations import Release
 from .contract_stories import REPLAY, STORIES, computed

@@ -24,7 +24,7 @@ from blockproof.model.ops import (
     Submit,
     Take,
 )
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 from .test_contract import WINDOW, shape, shown
 

@@ -20,7 +20,7 @@ from blockproof.fuzz.runs.model_free import ModelFreeRun
 from blockproof.fuzz.runs.run import Run
 from blockproof.fuzz.traces.trace_file import read_trace
 from blockproof.model import ops
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 from ..runs.test_model_free import Changed
 from .liveness_stories import (

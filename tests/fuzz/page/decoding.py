@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from blockproof.fuzz.reports.document import Change, Side, TraceDocument
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 
 def unpacked(ids: Sequence[int]) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blockproof.fuzz.adapters.vllm.configuration_deviations import Reference0230
+from blockproof.fuzz.adapters.vllm.configuration.configuration_deviations import Reference0230
 from blockproof.fuzz.opening.environments import installed
 from blockproof.fuzz.opening.targets import open_calculator
 from blockproof.fuzz.planning.families import read_model

@@ -35,7 +35,7 @@ from blockproof.model.ops import (
     Shape,
     Submit,
 )
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 EVERY = 4
 SHAPE = Shape((Group("full", 2),), 10, 12, 2, 2, 12)

@@ -17,7 +17,7 @@ from blockproof.fuzz.traces.replay import replay
 from blockproof.model.arith import usage
 from blockproof.model.core import Model
 from blockproof.model.ops import Advance, Allocate, Done, Failed, Group, Outcome, Refused, Shape, Submit, Take, Touch
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 SHAPE = Shape((Group("full", 1),), 6, 9, hash_block_size=1, scheduler_block_size=1, max_num_batched_tokens=9)
 BEGUN = (Submit("a", (1, 2)), Allocate("a", 2))

@@ -24,7 +24,7 @@ from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model import ops
 from blockproof.model.ops import Done, Group, Operation, Shape, StepStart
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 SHAPE = Shape((Group("full", 1),), 4, 4, 1, 1, 4)
 

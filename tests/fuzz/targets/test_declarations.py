@@ -33,7 +33,7 @@ from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape, possible_atte
 from blockproof.model import ops
 from blockproof.model.core import Model
 from blockproof.model.ops import OPERATIONS, Done, Group, Shape
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 EVERY_CORE_HAS = {"Submit", "Allocate", "Advance", "Free", "Shape.groups", "Shape.num_blocks", "Shape.max_model_len"}
 EVERY_CORE_HAS |= {"Advance.sampled", "Group.kind"}

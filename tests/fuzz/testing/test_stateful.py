@@ -23,7 +23,7 @@ from blockproof.fuzz.workload.shapes import ATTENTION
 from blockproof.model import ops
 from blockproof.model.legal import allows
 from blockproof.model.ops import Done, Failed, Operation, Outcome, Shape
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 from hypothesis import HealthCheck, Phase, given, reproduce_failure, seed, settings
 from hypothesis import strategies as st
 from hypothesis.database import DirectoryBasedExampleDatabase

@@ -11,7 +11,7 @@ from blockproof.fuzz.oracles.liveness import PROPERTIES as LIVENESS_PROPERTIES
 from blockproof.fuzz.traces.files import TraceError
 from blockproof.fuzz.traces.known_file import add_known, read_known
 from blockproof.model.ops import Allocate, Done, Failed, Free, Group, Lookup, Refused, Shape, Submit
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 SHAPE = Shape((Group("full", 1), Group("mamba", 1)), 3, 2, 1, 1, 1)
 TRACE = Trace(SHAPE, (Submit("a", (0,)), Allocate("a", 1, hit=True), Free("a"), Allocate("b", 1)))

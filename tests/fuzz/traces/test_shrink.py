@@ -31,7 +31,7 @@ from blockproof.model.ops import (
     StepStart,
     Submit,
 )
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 from blockproof.model.tables import Policy, give_back
 
 

@@ -25,7 +25,7 @@ from blockproof.model.ops import (
     Submit,
     Take,
 )
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 SHAPE = Shape((Group("full", 4),), 12, 40, hash_block_size=4, scheduler_block_size=4, max_num_batched_tokens=40)
 SHADOWED, JUDGED = Judging((SHADOW,)), Judging((SHADOW, CONTRACT))

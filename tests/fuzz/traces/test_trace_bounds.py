@@ -10,7 +10,7 @@ from blockproof.fuzz.traces.files import TraceError
 from blockproof.fuzz.traces.steps import Recording
 from blockproof.fuzz.traces.trace_file import MAX_ITEM_TOKENS, MAX_ITEMS, TraceFile, dump_trace, load_trace
 from blockproof.model.ops import StepStart, Submit
-from blockproof.model.shown.snapshot import Snapshot
+from blockproof.model.snapshot import Snapshot
 
 from ..malformed import answer
 from ..malformed_cases import drawn_trace

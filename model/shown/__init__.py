@@ -1,1 +1,0 @@
-"""What can be observed of a core: the snapshot, and what metrics follow."""
