@@ -229,7 +229,7 @@ class TodayManager(KVCacheManager):
                 for one in asked:
                     if one.request_id in self._due:
                         self._steps.look(one.request_id)
-            return super().allocate_slots_batch(asked, num_new_tokens, num_lookahead_tokens)
+            return KVCacheManager.allocate_slots_batch(self, asked, num_new_tokens, num_lookahead_tokens)
         return [self.allocate_slots(one, num_new_tokens, 0, None, num_lookahead_tokens) for one in requests]
 
     def take_kv_cache_block_copies(self) -> tuple[list[KVCacheBlockCopy], list[KVCacheBlock]]:
