@@ -142,6 +142,8 @@ class RunningSteps:
         step, every_block = registers
         self.horizons: dict[str, int] = {}
         self.firsts: dict[str, int] = {}
+        self.due: dict[str, int] = {}
+        """Requests whose horizon is not known, with how many of their tokens were settled."""
         self._managers, self._pool, self._max_model_len, self._cache_blocks = (
             managers,
             pool,
@@ -169,15 +171,22 @@ class RunningSteps:
     def forget(self, request_id: str) -> None:
         """From now on anything may happen to this request."""
         self.horizons.pop(request_id, None)
+        self.due.pop(request_id, None)
         self.firsts.pop(request_id, None)
         for lane in self._skipping:
             lane.skips.pop(request_id, None)
             lane.firsts.pop(request_id, None)
 
     def note(self, request_id: str, num_settled_tokens: int) -> None:
-        """Find the horizon of a request that has just been given what it needs up to there."""
-        if not self.known:
-            return
+        """A request has just been given what it needs. Its horizon is found when a step could use it: many a request
+        that was given room takes none of the short way."""
+        if self.known:
+            self.horizons.pop(request_id, None)
+            self.due[request_id] = num_settled_tokens
+
+    def look(self, request_id: str) -> int:
+        """The horizon of a request for which it is due."""
+        num_settled_tokens = self.due.pop(request_id)
         for lane in self._skipping:
             lane.look_ahead(request_id, num_settled_tokens)
         first, horizon = 1, self._max_model_len
@@ -194,6 +203,7 @@ class RunningSteps:
         self.horizons[request_id] = horizon
         if self._moving:
             self.firsts[request_id] = first
+        return horizon
 
     def advance(
         self, request: CacheableRequest, request_id: str, tokens: int, num_lookahead_tokens: int, register: bool

@@ -17,7 +17,7 @@ from ..managers.coordinator import (
 )
 from ..managers.hit_search import HitBlocks, HitSearch, longest_common_hit
 from ..managers.spec_registry import KVCacheSpecRegistry
-from ..managers.steps import OneGroupSteps, RunningSteps
+from ..managers.steps import RunningSteps
 from ..pool.block import KVCacheBlock
 from ..specs.attention import RecentPastSpec
 from ..specs.entries import how_to_register
@@ -30,6 +30,7 @@ from .reference_window import ReferenceWindowManager, RSWASpec
 from .rings import CircularBufferSpec, RingManager
 from .search import FinePrefixSearch, FineStateSearch
 from .states import MambaToday
+from .steps import StepsBehindPrompts
 
 
 class Found(NamedTuple):
@@ -43,61 +44,6 @@ class Found(NamedTuple):
     """Whether states end before it: then tokens from outside must follow, which bring the one that is needed."""
 
 
-class LaterHorizons(RunningSteps):
-    """Horizons are found when they are asked for: many a request that was given room takes no step of the short way."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.due: dict[str, int] = {}
-        """Requests whose horizon is not known, with how many of their tokens were settled."""
-
-    def note(self, request_id: str, num_settled_tokens: int) -> None:
-        """As before, but later."""
-        if self.known:
-            self.horizons.pop(request_id, None)
-            self.due[request_id] = num_settled_tokens
-
-    def look(self, request_id: str) -> int:
-        """The horizon of a request for which it is due."""
-        super().note(request_id, self.due.pop(request_id))
-        return self.horizons[request_id]
-
-    def forget(self, request_id: str) -> None:
-        """As before."""
-        self.due.pop(request_id, None)
-        RunningSteps.forget(self, request_id)
-
-
-class LaterOfOneGroup(LaterHorizons, OneGroupSteps):
-    """The same for a group that gives nothing back."""
-
-
-class StepsBehindPrompts(LaterHorizons):
-    """Steps of running requests where ends of prompts get names inside blocks: within its prompt a request goes the
-    long way, and behind it nothing is named but whole blocks."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.behind: set[str] = set()
-        """Requests that have named all of their prompt."""
-
-    def note(self, request_id: str, num_settled_tokens: int) -> None:
-        """As before, for those."""
-        if request_id in self.behind:
-            LaterHorizons.note(self, request_id, num_settled_tokens)
-
-    def forget(self, request_id: str) -> None:
-        """As before."""
-        self.behind.discard(request_id)
-        if request_id in self.horizons or request_id in self.due:
-            LaterHorizons.forget(self, request_id)
-
-    def forget_horizons(self) -> None:
-        """Names have been lost, which the next step of a request may give again."""
-        for request_id in [*self.horizons, *self.due]:
-            super().forget(request_id)
-
-
 class TodayCoordinator(KVCacheCoordinator):
     """What the coordinators have in common."""
 
@@ -108,7 +54,6 @@ class TodayCoordinator(KVCacheCoordinator):
     _registers_at: int | None = None
     """At multiples of how many tokens groups register their blocks; None for each group's own."""
     block_pool: TodayPool
-    steps: LaterHorizons
     single_type_managers: tuple[ByNames, ...]
 
     def __init__(self, *given: Any, num_hash_lookahead_tokens: int, names_junctions: bool, **named: Any) -> None:
@@ -193,14 +138,16 @@ class TodayCoordinator(KVCacheCoordinator):
         alone = not self.num_hash_lookahead_tokens and not self.keeping_states and not self.names_ends
         return alone and super()._registers_quietly()
 
-    def running_steps(self, registers_at: int | None) -> LaterHorizons:
+    def running_steps(self, registers_at: int | None) -> RunningSteps:
         """As before; where ends of prompts get names, only behind the prompt."""
         self._registers_at = registers_at
-        groups = self.single_type_managers, self.block_pool, self.max_model_len
-        given = *groups, (registers_at, self._registers_quietly()), self._register
-        steps: LaterHorizons = StepsBehindPrompts(*given) if self.names_ends else LaterHorizons(*given)
-        if steps.is_simple and not self.names_ends:
-            steps = LaterOfOneGroup(*given)
+        if self.names_ends:
+            given = (registers_at, self._registers_quietly()), self._register
+            steps: RunningSteps = StepsBehindPrompts(
+                self.single_type_managers, self.block_pool, self.max_model_len, *given
+            )
+        else:
+            steps = super().running_steps(registers_at)
         # Where a gap opens depends on the prompt, which steps do not know.
         steps.known &= not any(isinstance(manager, ReferenceWindowManager) for manager in self.single_type_managers)
         return steps
@@ -351,7 +298,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         for manager in self.single_type_managers:
             manager.lacking_at_junction = max(behind) - behind[0]
 
-    def running_steps(self, registers_at: int | None) -> LaterHorizons:
+    def running_steps(self, registers_at: int | None) -> RunningSteps:
         """As before; where hits end inside blocks each group registers its blocks when they are full."""
         return super().running_steps(None if self.enable_partial_hash_hits else registers_at)
 

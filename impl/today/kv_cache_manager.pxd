@@ -7,7 +7,6 @@ cdef class TodayManager(KVCacheManager):
     cdef public object _ahead
     cdef public object _junctions
     cdef public Py_ssize_t watermark_blocks
-    cdef public dict _due
 
     @cython.locals(end=Py_ssize_t, horizon=Py_ssize_t, plain=bint, free=bint, firsts=dict, register=bint)
     cpdef allocate_slots(
@@ -25,5 +24,4 @@ cdef class TodayManager(KVCacheManager):
         bint has_scheduled_reqs=*,
         skip_zeroing_group_ids=*,
     )
-    @cython.locals(asked=list)
     cpdef list allocate_slots_batch(self, requests, Py_ssize_t num_new_tokens=*, Py_ssize_t num_lookahead_tokens=*)

@@ -11,7 +11,7 @@ from ..pool.metrics import KVCacheMetricsCollector
 from ..specs.base import cdiv
 from ..specs.interface import KVCacheConfig
 from .block_pool import TodayPool
-from .coordinator import Found, LaterHorizons, TodayCoordinator, coordinator_of_today
+from .coordinator import Found, TodayCoordinator, coordinator_of_today
 from .request import RequestStatus
 from .rings import RingManager
 from .states import MambaToday
@@ -53,7 +53,6 @@ class TodayManager(KVCacheManager):
 
     coordinator: TodayCoordinator
     block_pool: TodayPool
-    _steps: LaterHorizons
 
     def __init__(
         self,
@@ -94,7 +93,6 @@ class TodayManager(KVCacheManager):
             getattr(kv_cache_config, "prefix_cache_retention_interval", None),
         )
         self.watermark_blocks = int(watermark * kv_cache_config.num_blocks)
-        self._due = self._steps.due
 
     def _new_coordinator(self, *given: Any) -> TodayCoordinator:
         named = dict(zip(_OF_A_COORDINATOR, given, strict=True))
@@ -224,12 +222,7 @@ class TodayManager(KVCacheManager):
     ) -> list[KVCacheBlocks | None]:
         """As before. Where something has to be known of each request, it is asked for one after the other."""
         if not (self.watermark_blocks or self.coordinator.told_of_requests):
-            asked = list(requests)
-            if self._due:
-                for one in asked:
-                    if one.request_id in self._due:
-                        self._steps.look(one.request_id)
-            return KVCacheManager.allocate_slots_batch(self, asked, num_new_tokens, num_lookahead_tokens)
+            return KVCacheManager.allocate_slots_batch(self, requests, num_new_tokens, num_lookahead_tokens)
         return [self.allocate_slots(one, num_new_tokens, 0, None, num_lookahead_tokens) for one in requests]
 
     def take_kv_cache_block_copies(self) -> tuple[list[KVCacheBlockCopy], list[KVCacheBlock]]:
