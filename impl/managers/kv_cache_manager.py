@@ -188,15 +188,12 @@ class KVCacheManager:
                 horizon = self._horizons[request_id]
             except KeyError:
                 horizon = self._steps.look(request_id) if request_id in self._due else 0
-            if horizon:
-                if tokens + num_lookahead_tokens <= horizon and not (
-                    self._firsts and tokens < self._firsts[request_id]
-                ):
-                    return self.empty_kv_cache_blocks
-                if tokens <= self.max_model_len:
-                    register = self.enable_caching and not delay_cache_blocks
-                    rows = self._steps.advance(request, request_id, tokens, num_lookahead_tokens, register)
-                    return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
+            if tokens + num_lookahead_tokens <= horizon and not (self._firsts and tokens < self._firsts[request_id]):
+                return self.empty_kv_cache_blocks
+            if horizon and tokens <= self.max_model_len:
+                register = self.enable_caching and not delay_cache_blocks
+                rows = self._steps.advance(request, request_id, tokens, num_lookahead_tokens, register)
+                return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
         return self._allocate_behind_horizon(
             request,
             num_new_tokens,
