@@ -15,6 +15,9 @@ from ..pool.block_pool import BlockPool
 from ..specs.base import cdiv
 from .base import SingleTypeKVCacheManager
 
+_BEFORE_ALL = -1
+"""A horizon that no step ends before."""
+
 Rows: TypeAlias = tuple[list[KVCacheBlock], ...]
 """For each group a list of blocks."""
 
@@ -142,6 +145,8 @@ class RunningSteps:
         step, every_block = registers
         self.horizons: dict[str, int] = {}
         self.firsts: dict[str, int] = {}
+        self.due: dict[str, int] = {}
+        """Requests whose horizon is not known, with how many of their tokens were settled."""
         self._managers, self._pool, self._max_model_len, self._cache_blocks = (
             managers,
             pool,
@@ -155,6 +160,7 @@ class RunningSteps:
         ]
         self._least_size = min([lane.size for lane in self.lanes], default=1)
         self._most_extra = max([lane.extra for lane in self.lanes], default=0) + 1
+        self._widest = max([lane.size for lane in self.lanes], default=1)
         self._skipping = [lane for lane in self.lanes if lane.may_skip]
         self._moving = [lane for lane in self.lanes if lane.moves]
         self.known = all(manager.is_ours for manager in managers)
@@ -163,17 +169,28 @@ class RunningSteps:
     def forget(self, request_id: str) -> None:
         """From now on anything may happen to this request."""
         self.horizons.pop(request_id, None)
+        self.due.pop(request_id, None)
         self.firsts.pop(request_id, None)
         for lane in self._skipping:
             lane.skips.pop(request_id, None)
             lane.firsts.pop(request_id, None)
 
     def note(self, request_id: str, num_settled_tokens: int) -> None:
-        """Find the horizon of a request that has just been given what it needs up to there."""
-        if not self.known:
-            return
+        """A request has just been given what it needs. Its horizon is found when a step could use it: many a request
+        that was given room takes none of the short way."""
+        if self.known:
+            self.horizons.pop(request_id, None)
+            self.due[request_id] = num_settled_tokens
+
+    def look(self, request_id: str, num_new_tokens: int) -> int:
+        """The horizon of a request for which it is due. A step of so many tokens that it needs a block is behind every
+        one: it is told one before all steps, which costs less to find."""
+        num_settled_tokens = self.due.pop(request_id)
         for lane in self._skipping:
             lane.look_ahead(request_id, num_settled_tokens)
+        if num_new_tokens >= self._widest and not self._moving:
+            self.horizons[request_id] = _BEFORE_ALL
+            return _BEFORE_ALL
         first, horizon = 1, self._max_model_len
         for lane in self.lanes:
             if lane.moves:
@@ -188,6 +205,7 @@ class RunningSteps:
         self.horizons[request_id] = horizon
         if self._moving:
             self.firsts[request_id] = first
+        return horizon
 
     def advance(
         self, request: CacheableRequest, request_id: str, tokens: int, num_lookahead_tokens: int, register: bool

@@ -62,7 +62,8 @@ class CheckpointManager(MambaToday):
     def _resumed(self, num_tokens: int) -> int:
         """Where a request of so many tokens can be resumed."""
         unit = self.checkpoint_unit
-        return (num_tokens - (unit if self.drafts_read_on else 1)) // unit * unit
+        behind = unit if self.drafts_read_on else max(1, self.block_pool.num_hash_lookahead_tokens)
+        return (num_tokens - behind) // unit * unit
 
     def wanted_of(self, start: int, end: int, prompt_ends: int) -> tuple[int, int] | None:
         """The same of one that gets a block."""

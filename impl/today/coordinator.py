@@ -16,19 +16,19 @@ from ..managers.coordinator import (
     UnitaryKVCacheCoordinator,
 )
 from ..managers.hit_search import HitBlocks, HitSearch, longest_common_hit
-from ..managers.steps import are_simple
+from ..managers.steps import RunningSteps
 from ..pool.block import KVCacheBlock
 from ..specs.interface import FullAttentionSpec, KVCacheSpec, SlidingWindowSpec
 from .block_pool import TodayPool
 from .by_spec import manager_of_today
 from .checkpoints import CheckpointManager
 from .hashing import LastHashes
-from .horizons import LaterHorizons, LaterOfOneGroup, StepsBehindPrompts
 from .managers import ByNames
 from .reference_window import ReferenceWindowManager
 from .rings import RingManager
 from .search import FinePrefixSearch, FineStateSearch
 from .states import MambaToday
+from .steps import StepsBehindPrompts
 
 
 class Found(NamedTuple):
@@ -52,7 +52,6 @@ class TodayCoordinator(KVCacheCoordinator):
     _registers_at: int | None = None
     """At multiples of how many tokens groups register their blocks; None for each group's own."""
     block_pool: TodayPool
-    steps: LaterHorizons
     _state_managers: Sequence[MambaToday]
     single_type_managers: tuple[ByNames, ...]
 
@@ -139,14 +138,16 @@ class TodayCoordinator(KVCacheCoordinator):
         alone = not self.num_hash_lookahead_tokens and not self.keeping_states and not self.names_ends
         return alone and super()._registers_quietly()
 
-    def running_steps(self, registers_at: int | None) -> LaterHorizons:
+    def running_steps(self, registers_at: int | None) -> RunningSteps:
         """As before; where ends of prompts get names, only behind the prompt."""
         self._registers_at = registers_at
-        managers, registers = self.single_type_managers, (registers_at, self._registers_quietly())
-        kind = StepsBehindPrompts if self.names_ends else LaterHorizons
-        if kind is LaterHorizons and are_simple(managers, registers):
-            kind = LaterOfOneGroup
-        steps = kind(managers, self.block_pool, self.max_model_len, registers, self._register)
+        if self.names_ends:
+            given = (registers_at, self._registers_quietly()), self._register
+            steps: RunningSteps = StepsBehindPrompts(
+                self.single_type_managers, self.block_pool, self.max_model_len, *given
+            )
+        else:
+            steps = super().running_steps(registers_at)
         # Where a gap opens depends on the prompt, which steps do not know.
         steps.known &= not any(isinstance(manager, ReferenceWindowManager) for manager in self.single_type_managers)
         return steps
@@ -358,7 +359,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         for manager in self.single_type_managers if max(behind) > behind[0] else ():
             manager.lacking_at_junction = max(behind) - behind[0]
 
-    def running_steps(self, registers_at: int | None) -> LaterHorizons:
+    def running_steps(self, registers_at: int | None) -> RunningSteps:
         """As before; where hits end inside blocks each group registers its blocks when they are full."""
         return super().running_steps(None if self.enable_partial_hash_hits else registers_at)
 

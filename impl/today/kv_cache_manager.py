@@ -12,7 +12,6 @@ from ..specs.base import cdiv
 from ..specs.interface import KVCacheConfig
 from .block_pool import TodayPool
 from .coordinator import Found, TodayCoordinator, coordinator_of_today
-from .horizons import LaterHorizons
 from .request import RequestStatus
 from .rings import RingManager
 from .states import MambaToday
@@ -45,14 +44,15 @@ class TodayManager(KVCacheManager):
     """As by the older rule, with what is new.
 
     `max_in_flight_tokens` is the most tokens of a request in steps that run. With `num_hash_lookahead_tokens` the names
-    of blocks cover so many tokens behind them; give the block hasher the same number. `watermark` is the share of the
-    blocks that stays free when a request is admitted while others run. With `use_eagle`, or
-    groups that are flagged, drafts need what is behind a hit, unless names look ahead.
+    of blocks cover so many tokens behind them; give the block hasher the same number. `num_prefill_lookahead` draft
+    models follow each other: names look ahead as far at least, and windows keep what is prefilled again
+    (`extra_retained_tokens` of their specs). `watermark` is the share of the blocks that stays free when a request is
+    admitted while others run. With `use_eagle`, or groups that are flagged, drafts need what is behind a hit, unless
+    names look ahead.
     """
 
     coordinator: TodayCoordinator
     block_pool: TodayPool
-    _steps: LaterHorizons
 
     def __init__(
         self,
@@ -73,9 +73,10 @@ class TodayManager(KVCacheManager):
         watermark: float = 0.0,
         enable_mamba_shared_prefix_checkpoint: bool = False,
     ) -> None:
-        if num_prefill_lookahead > 1:
-            raise NotImplementedError(f"chains of draft models (here {num_prefill_lookahead}): use one alone")
-        self._ahead, self._junctions = num_hash_lookahead_tokens, enable_mamba_shared_prefix_checkpoint
+        chained = num_prefill_lookahead > 1
+        if chained and enable_caching:
+            _check_chain(kv_cache_config, num_prefill_lookahead, num_hash_lookahead_tokens, scheduler_block_size)
+        self._ahead, self._junctions = num_hash_lookahead_tokens, enable_mamba_shared_prefix_checkpoint and not chained
         super().__init__(
             kv_cache_config,
             max_model_len,
@@ -92,7 +93,6 @@ class TodayManager(KVCacheManager):
             getattr(kv_cache_config, "prefix_cache_retention_interval", None),
         )
         self.watermark_blocks = int(watermark * kv_cache_config.num_blocks)
-        self._due = self._steps.due
 
     def _new_coordinator(self, *given: Any) -> TodayCoordinator:
         named = dict(zip(_OF_A_COORDINATOR, given, strict=True))
@@ -229,12 +229,7 @@ class TodayManager(KVCacheManager):
     ) -> list[KVCacheBlocks | None]:
         """As before. Where something has to be known of each request, it is asked for one after the other."""
         if not (self.watermark_blocks or self.coordinator.told_of_requests):
-            asked = list(requests)
-            if self._due:
-                for one in asked:
-                    if one.request_id in self._due:
-                        self._steps.look(one.request_id, num_new_tokens)
-            return super().allocate_slots_batch(asked, num_new_tokens, num_lookahead_tokens)
+            return KVCacheManager.allocate_slots_batch(self, requests, num_new_tokens, num_lookahead_tokens)
         return [self.allocate_slots(one, num_new_tokens, 0, None, num_lookahead_tokens) for one in requests]
 
     def take_kv_cache_block_copies(self) -> tuple[list[KVCacheBlockCopy], list[KVCacheBlock]]:
@@ -319,6 +314,18 @@ class TodayManager(KVCacheManager):
                 named = [pool.covers(block, (i + 1) * size) for i, block in enumerate(table)]
                 reached.append(max(named, default=0))
         return min(reached, default=0)
+
+
+def _check_chain(config: KVCacheConfig, models: int, ahead: int, scheduler_block_size: int) -> None:
+    """ValueError for a chain of draft models that reads further than a scheduler block. NotImplementedError where names
+    of blocks do not look as far as it does, as with a connector under vLLM: what is registered may be prefilled again.
+    """
+    if scheduler_block_size < models and any(group.is_eagle_group for group in config.kv_cache_groups):
+        raise ValueError(
+            f"a chain of {models} draft models reads further than a scheduler block of {scheduler_block_size} tokens"
+        )
+    if ahead < models:
+        raise NotImplementedError(f"names look {ahead} tokens ahead, a chain of draft models {models}: let names do so")
 
 
 def _runs(request: object) -> bool:

@@ -10,6 +10,7 @@ from ..managers.base import SingleTypeKVCacheManager
 from ..managers.full import CrossAttentionManager, FullAttentionManager, SinkFullAttentionManager
 from ..managers.window import ChunkedLocalAttentionManager, SlidingWindowManager
 from ..pool.block import KVCacheBlock
+from ..specs.interface import SlidingWindowSpec
 from .block_pool import TodayPool
 from .events import Places
 
@@ -47,6 +48,10 @@ class ByNames(SingleTypeKVCacheManager):
     def names_ends(self) -> bool:
         """Whether ends of prompts may get names inside blocks."""
         return False
+
+    def expect_hits(self, alignment: int, use_eagle: bool, tokens_behind: int) -> None:
+        """As before; a prompt's last tokens, which the names of blocks need, are behind every hit of it."""
+        super().expect_hits(alignment, use_eagle, max(tokens_behind, self.block_pool.num_hash_lookahead_tokens))
 
     # What a request gets.
 
@@ -276,10 +281,11 @@ class FullToday(ByNames, FullAttentionManager):
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """Its last whole hash block before its last token, once that is computed."""
         unit, table = self.unit, self.req_to_blocks.get(request.request_id, ())
-        left = 0 if self.use_eagle else 1  # what drafts need behind a hit is found here, too
+        # What drafts need behind a hit is found here, too.
+        left = 0 if self.use_eagle else max(1, self.block_pool.num_hash_lookahead_tokens)
         last = min((request.num_prompt_tokens - left) // unit, len(request.block_hashes)) * unit
         entry, inside = divmod(last, self.block_size)
-        if inside and last <= num_tokens and entry < len(table):
+        if inside and 0 < last <= num_tokens and entry < len(table):
             self.give_name(request, last, entry, table[entry])
 
 
@@ -295,6 +301,11 @@ class SlidingToday(ByNames, SlidingWindowManager):
     """A sliding window: nulls stand before all else in a table."""
 
     is_thinned = True
+
+    def __init__(self, kv_cache_spec: SlidingWindowSpec, *given: Any, **named: Any) -> None:
+        super().__init__(kv_cache_spec, *given, **named)
+        self.sliding_window += getattr(kv_cache_spec, "extra_retained_tokens", 0)
+        """Nothing is given up so far back. Hits need what is read alone."""
 
     def _may_have_nulls(self, request_id: str, first: int) -> bool:
         """Only if this one is null."""

@@ -130,7 +130,8 @@ class MambaToday(ByNames, MambaManager):
         unit, size, request_id = self.unit, self.block_size, request.request_id
         if not self.moves_blocks or num_tokens <= 0 or num_tokens % unit:
             return
-        last = (request.num_prompt_tokens - min(unit, self.tokens_behind)) // unit * unit
+        left = max(min(unit, self.tokens_behind), self.block_pool.num_hash_lookahead_tokens)
+        last = (request.num_prompt_tokens - left) // unit * unit
         if num_tokens != last and not at_junction:
             return
         entry, table = (num_tokens - 1) // size, self.req_to_blocks.get(request_id, ())

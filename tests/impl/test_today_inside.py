@@ -158,6 +158,24 @@ def test_a_request_that_comes_again_has_its_end_behind_all_but_its_last_token(en
     assert _named_states(core, "a") == named
 
 
+def test_a_short_step_knows_of_which_request_it_is():
+    """A request that comes again takes its second step behind its prompt, and does not end there: it leaves no
+    checkpoint, whoever was asked for before."""
+    core = Core(full(8), states(8, **CHECKPOINT), unit=4, scheduler=8, blocks=60, retention=0)
+    core.step(request := core.request("a", range(21)), 21)
+    request.append_output_token_ids(list(range(60)))
+    core.manager.free(request)
+    core.manager.new_step_starts()
+    assert core.manager.reset_prefix_cache()
+    request.num_computed_tokens = 0
+    core.step(request, 24)
+    core.step(core.request("b", range(4)), 4)
+    assert "a" in core.manager.coordinator.steps.due
+    core.step(request, 32)
+    states_of_a = core.manager.get_blocks("a").blocks[1]
+    assert [i for i, block in enumerate(states_of_a) if not block.is_null] == [2, 6]
+
+
 def _named_states(core, name):
     """By entry of the states' table, how many tokens the name of its block says."""
     table = core.manager.get_blocks(name).blocks[1]
