@@ -166,7 +166,25 @@ class Model(Core):
             self.stats[place] += amount
 
     def allocate(self, op: ops.Allocate) -> Value:
-        """`allocate_slots`, step by step as core.md §10 numbers them."""
+        """`allocate_slots`, and what was copied for it is held no more."""
+        given = self.make_room(op)
+        self.policy.finish(self)
+        return given
+
+    def allocate_batch(self, op: ops.AllocateBatch) -> Value:
+        """One allocation after the other, all for one step; a refusal holds up no other."""
+        given: list[Value] = []
+        for one in op.allocations:
+            try:
+                given.append(self.make_room(one))
+            except Refusal as refusal:
+                self.refusal = str(refusal)
+                given.append(None)
+        self.policy.finish(self)
+        return tuple(given)
+
+    def make_room(self, op: ops.Allocate) -> Value:
+        """Allocate, step by step as core.md §10 numbers them."""
         request, max_len, groups = self.requests[op.request], self.shape.max_model_len, range(len(self.rules))
         hit_tokens, hit = request.hit if op.hit and request.hit else (0, [[] for _ in groups])
         if (whole := self.shape.taken(op, hit_tokens)) < hit_tokens:
@@ -196,16 +214,11 @@ class Model(Core):
         request.written = request.written.then(Step(total, main, drafts), loaded=op.external > 0)
         if self.shape.caching and not op.delay:
             self.register(op.request, min(main, len(request.tokens)))
-        self.policy.finish(self)
         request.compute(local + op.external)
         request.scheduled, request.arriving, request.runs = op.new_tokens, op.external if op.delay else 0, not op.delay
         if self.policy.counts_admitted and op.hit and self.shape.caching and not request.submit.skip_lookup:
             self.count_lookup(request, hit_tokens)
         return tuple(new)
-
-    def allocate_batch(self, op: ops.AllocateBatch) -> Value:
-        """One allocation after the other; a refusal holds up no other."""
-        return tuple([getattr(self.carry_out(one), "value", None) for one in op.allocations])
 
     def arrive(self, op: ops.Arrive) -> None:
         """External tokens have arrived, but for the missing ones: register them. The last of a prompt is recomputed."""

@@ -273,12 +273,15 @@ class VllmStyleTarget:
         given = self._manager.allocate_slots_batch([live.request for live in asked], op.new_tokens, op.lookahead)
         answers: list[ops.Value] = []
         for live, new in zip(asked, given, strict=True):
+            live.settle()
             if new is None:
                 answers.append(None)
                 continue
             live.scheduled = op.new_tokens
-            live.settle()
+            if self._binding.release.watermark:
+                live.request.status = self._statuses.RUNNING
             answers.append(new_ids_value(new.get_block_ids(allow_none=True), len(self._shape.groups)))
+        self._end_scheduling()
         return ops.Done(tuple(answers))
 
     def _end_scheduling(self) -> None:
