@@ -243,7 +243,7 @@ class KVCacheManager:
         local_tokens = request.num_computed_tokens + num_new_computed_tokens
         total_computed = min(local_tokens + num_external_computed_tokens, max_model_len)
         num_tokens = request.num_tokens
-        settled = settled_tokens(request, total_computed)
+        settled = settled_tokens(request, total_computed, num_tokens)
         if full_sequence_must_fit:
             lengths = num_lookahead_tokens, num_encoder_tokens, total_computed, settled
             if self._needs(request, hit, lengths) > pool.get_num_free_blocks() - reserved_blocks:

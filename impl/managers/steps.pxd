@@ -107,6 +107,6 @@ cdef class OneGroupSteps(RunningSteps):
 
 
 @cython.locals(in_flight=Py_ssize_t, settled=Py_ssize_t, known=Py_ssize_t)
-cpdef Py_ssize_t settled_tokens(request, Py_ssize_t num_computed_tokens)
+cpdef Py_ssize_t settled_tokens(request, Py_ssize_t num_computed_tokens, Py_ssize_t num_tokens)
 @cython.locals(request=Request, i=Py_ssize_t, horizon=Py_ssize_t, behind=list)
 cpdef list steps_behind_horizons(list requests, dict horizons, Py_ssize_t tokens)

@@ -162,12 +162,6 @@ class RunningSteps:
         self.known = all(manager.is_ours for manager in managers)
         """Whether horizons are looked for at all: without them every step goes the long way."""
 
-    @property
-    def is_simple(self) -> bool:
-        """Whether `OneGroupSteps` will do."""
-        simple = [lane for lane in self.lanes if lane.single and not lane.may_skip and not lane.extra]
-        return len(simple) == len(self._managers) == 1
-
     def forget(self, request_id: str) -> None:
         """From now on anything may happen to this request."""
         self.horizons.pop(request_id, None)
@@ -219,7 +213,7 @@ class RunningSteps:
         for lane in self._skipping:
             skips = lane.skips[request_id]
             if skips < tokens:
-                settled = settled_tokens(request, request.num_computed_tokens)
+                settled = settled_tokens(request, request.num_computed_tokens, request.num_tokens)
                 if skips <= settled:
                     lane.manager.remove_skipped_blocks(request_id, settled)
                     lane.look_ahead(request_id, settled)
@@ -274,7 +268,7 @@ class RunningSteps:
                 self.firsts[request_id] = max([lane.firsts[request_id] for lane in self._moving])
         else:
             self._cache_blocks(request, cached)
-            self.note(request_id, settled_tokens(request, request.num_computed_tokens))
+            self.note(request_id, settled_tokens(request, request.num_computed_tokens, request.num_tokens))
         if not added:
             return ()
         return tuple(rows) if len(rows) == len(self._managers) else self._rows(rows)
@@ -348,13 +342,23 @@ class OneGroupSteps(RunningSteps):
         return rows
 
 
-def settled_tokens(request: CacheableRequest, num_computed_tokens: int) -> int:
-    """Of so many computed tokens those that cannot be taken back.
+def are_simple(managers: Sequence[SingleTypeKVCacheManager], registers: tuple[int | None, bool]) -> bool:
+    """Whether `OneGroupSteps` will do; `registers` as for `RunningSteps`."""
+    step, every_block = registers
+    if len(managers) != 1 or not every_block:
+        return False
+    (one,) = managers
+    plain = one.registers_every_block and step in (None, one.block_size) and not one.use_eagle
+    return plain and not (one.may_skip or one.extra_blocks or one.sized_by_encoder)
+
+
+def settled_tokens(request: CacheableRequest, num_computed_tokens: int, num_tokens: int) -> int:
+    """Of so many computed tokens those that cannot be taken back, of a request that has `num_tokens`.
 
     Those of steps that still run can, and so can the last known token and all behind it.
     """
     in_flight = getattr(request, "num_in_flight_tokens", 0)
-    settled, known = num_computed_tokens - in_flight, request.num_tokens - 1
+    settled, known = num_computed_tokens - in_flight, num_tokens - 1
     return settled if settled < known else known
 
 

@@ -22,6 +22,8 @@ class TodayMambaSpec(MambaSpec):
 class CheckpointManager(MambaToday):
     """States in mode align whose workers leave checkpoints."""
 
+    leaves_one_state = False
+
     def __post_init__(self, *given: object, **named: object) -> None:
         super().__post_init__(*given, **named)
         self.grid = getattr(self.kv_cache_spec, "prefill_checkpoint_alignment", None) or 1

@@ -8,7 +8,7 @@ cdef class TodayManager(KVCacheManager):
     cdef public object _junctions
     cdef public Py_ssize_t watermark_blocks
 
-    @cython.locals(end=Py_ssize_t, horizon=Py_ssize_t, plain=bint, free=bint, firsts=dict, register=bint)
+    @cython.locals(end=Py_ssize_t, horizon=Py_ssize_t, register=bint)
     cpdef allocate_slots(
         self,
         request,

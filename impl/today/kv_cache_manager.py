@@ -106,10 +106,10 @@ class TodayManager(KVCacheManager):
     ) -> tuple[KVCacheBlocks, int, int]:
         """The longest cached prefix, of at most so many tokens, its length, and up to where others share the prefix if
         the hit ends before; else 0. It counts in the statistics when the request is admitted."""
-        if not self._looks_up(request):
+        if not self.enable_caching or request.skip_reading_prefix_cache:
             return self.empty_kv_cache_blocks, 0, 0
-        found = self._find(request, max_cache_hit_length)
-        return self.create_kv_cache_blocks(found.blocks), found.tokens, found.boundary
+        blocks, tokens, boundary, _ = self._find(request, max_cache_hit_length)
+        return (KVCacheBlocks(blocks) if tokens else self.empty_kv_cache_blocks), tokens, boundary
 
     def _looks_up(self, request: CacheableRequest) -> bool:
         return self.enable_caching and not request.skip_reading_prefix_cache
@@ -172,27 +172,31 @@ class TodayManager(KVCacheManager):
         """As before. The watermark stays free for a request that does not run yet, if others are scheduled in this step
         (`has_scheduled_reqs`). In the groups `skip_zeroing_group_ids` a load writes all of the blocks that are taken
         for external tokens, so that they are not listed."""
-        if not (new_computed_blocks or num_external_computed_tokens or full_sequence_must_fit or reserved_blocks):
+        if (
+            num_new_tokens > 0
+            and num_lookahead_tokens >= 0
+            and not (
+                new_computed_blocks
+                or num_new_computed_tokens
+                or num_external_computed_tokens
+                or num_encoder_tokens
+                or full_sequence_must_fit
+                or reserved_blocks
+                # One whose load has arrived has its blocks, and waits all the same.
+                or (self.watermark_blocks and has_scheduled_reqs and not _runs(request))
+            )
+        ):
             # The one comparison of most decode steps, and what is due in the others, without a call of the long way.
             request_id, end = request.request_id, request.num_computed_tokens + num_new_tokens
-            horizon = 0
-            if request_id in self._horizons:
-                horizon = self._horizons[request_id]
-            elif request_id in self._due:
-                horizon = self._steps.look(request_id)
-            plain = num_new_tokens > 0 <= num_lookahead_tokens and not (num_new_computed_tokens or num_encoder_tokens)
-            # One whose load has arrived has its blocks, and waits all the same.
-            free = not self.watermark_blocks or not has_scheduled_reqs or _runs(request)
-            if horizon and plain and free:
-                firsts = self._firsts
-                if end + num_lookahead_tokens <= horizon and not (firsts and end < firsts[request_id]):
-                    return self.empty_kv_cache_blocks
-                if end <= self.max_model_len:
-                    for manager in self.coordinator.told_of_requests:
-                        manager.note_request(request)
-                    register = self.enable_caching and not delay_cache_blocks
-                    rows = self._steps.advance(request, request_id, end, num_lookahead_tokens, register)
-                    return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
+            horizon = self._horizons.get(request_id) or (self._steps.look(request_id) if request_id in self._due else 0)
+            if end + num_lookahead_tokens <= horizon and not (self._firsts and end < self._firsts[request_id]):
+                return self.empty_kv_cache_blocks
+            if horizon and end <= self.max_model_len:
+                for manager in self.coordinator.told_of_requests:
+                    manager.note_request(request)
+                register = self.enable_caching and not delay_cache_blocks
+                rows = self._steps.advance(request, request_id, end, num_lookahead_tokens, register)
+                return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
         if self.watermark_blocks and has_scheduled_reqs and reserved_blocks >= 0 and not _runs(request):
             reserved_blocks += self.watermark_blocks
         for manager in self.coordinator.told_of_requests:
@@ -255,6 +259,12 @@ class TodayManager(KVCacheManager):
             return []
         states = [one for one in self.coordinator.keeping_states if isinstance(one, MambaToday)]
         return [offer for manager in states for offer in manager.last_offer(request)]
+
+    def free(self, request: CacheableRequest) -> None:
+        """As before."""
+        if self.coordinator.keeping_states:
+            self.coordinator.renew(request)
+        self.coordinator.free(request.request_id)
 
     def pop_blocks_for_free(self, request: CacheableRequest) -> list[KVCacheBlock]:
         """Forget a request whose blocks are still written: they stay held, and are to be freed later, each table's end

@@ -168,15 +168,16 @@ class ByNames(SingleTypeKVCacheManager):
         request_id, size = request.request_id, self.block_size
         first, end = self.num_cached_block.get(request_id, 0), num_tokens // size
         thinned = retention_interval is not None and self.is_thinned
-        if end <= first or thinned or not self.registers_every_block or self._may_have_nulls(request_id, first):
+        mixed = thinned or not self.registers_every_block or (self.may_skip and self._may_have_nulls(request_id, first))
+        if mixed or end <= first:
             super().cache_blocks(request, num_tokens, retention_interval)
             return
         self.block_pool.cache_row(request, self.req_to_blocks[request_id], first, end, size, self.kv_cache_group_id)
         self.num_cached_block[request_id] = end
 
     def _may_have_nulls(self, request_id: str, first: int) -> bool:
-        """Whether a table may have a null from this entry on."""
-        return self.may_skip
+        """Whether a table of a type that skips may have a null from this entry on."""
+        return True
 
     def wanted(
         self, request: CacheableRequest, first: int, end: int, retention_interval: int | None
@@ -217,14 +218,14 @@ class ByNames(SingleTypeKVCacheManager):
         pool, unit = self.block_pool, self.unit
         if block is self._null_block:
             return
-        content = request.block_hashes[end // unit - 1]
-        name, whole = (self.kv_cache_group_id, content), (entry + 1) * self.block_size
+        content, group = request.block_hashes[end // unit - 1], self.kv_cache_group_id
+        whole = (entry + 1) * self.block_size
         if block.content is not None:
-            if pool.is_named(block, name):
+            if pool.is_named(block, (group, content)):
                 return
             if 0 < pool.covers(block, whole) < end:
                 pool.unname(block)
-        pool.add_name(block, name, None if end == whole else end)
+        pool.add_name(block, group, content, None if end == whole else end)
         if not pool.enable_kv_cache_events:
             return
         parent = request.block_hashes[end // unit - 2] if end > unit else None

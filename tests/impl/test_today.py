@@ -211,7 +211,7 @@ def test_a_table_is_given_back_as_block_by_block():
             blocks = pool.get_new_blocks(3)
             for at, (names, holders) in enumerate(zip(case[::2], case[1::2], strict=True)):
                 for more in range(names):
-                    pool.add_name(blocks[at], (more, BlockHash(bytes([at]))), None)
+                    pool.add_name(blocks[at], more, BlockHash(bytes([at])), None)
                 for _ in range(holders - 1):
                     pool.touch([blocks[at]])
             getattr(pool, release)(blocks)

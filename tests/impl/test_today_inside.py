@@ -309,7 +309,7 @@ def test_the_end_of_a_prompt_in_its_last_full_block_leaves_the_others_in_their_r
     assert core.pool.further.keys() == {last.block_id}
     assert [block.run.whole for block in (*whole, last)] == [True, True, True, False]
     assert whole[0].run.blocks == whole
-    core.pool.add_name(whole[0], (0, b"another"), None)
+    core.pool.add_name(whole[0], 0, b"another", None)
     assert [block.run.whole for block in whole] == [False, False, False]
     core.manager.check()
     core.pool.unname(whole[0])
