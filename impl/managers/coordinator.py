@@ -32,6 +32,7 @@ class KVCacheCoordinator(ABC):
 
     _others_begin = False
     """Whether some manager begins tables in a way of its own."""
+    _state_managers: Sequence[MambaManager]
     steps: RunningSteps
     """What is known of running requests; made once it is known what hits will look like."""
 
@@ -80,7 +81,8 @@ class KVCacheCoordinator(ABC):
         self._state_managers = [manager for manager in self.single_type_managers if isinstance(manager, MambaManager)]
         self._skipping_managers = [manager for manager in self.single_type_managers if manager.may_skip]
         self.keeping_states = [manager for manager in self.single_type_managers if manager.keeps_states]
-        self._others_begin = any(manager.begins_tables for manager in self.single_type_managers)
+        if any(manager.begins_tables for manager in self.single_type_managers):
+            self._others_begin = True
         block_sizes = [manager.block_size for manager in self.single_type_managers]
         if scheduler_block_size % lcm(hash_block_size, *block_sizes) != 0:
             raise AssertionError(

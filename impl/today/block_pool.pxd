@@ -44,7 +44,7 @@ cdef class TodayPool(BlockPool):
     @cython.locals(queue=FreeKVCacheBlockQueue, known=SeveralNames, blocks=list, block=KVCacheBlock)
     cpdef list get_new_blocks(self, Py_ssize_t num_blocks)
     cpdef KVCacheBlock get_new_block(self)
-    @cython.locals(block=KVCacheBlock, n=Py_ssize_t)
+    @cython.locals(queue=FreeKVCacheBlockQueue, n=Py_ssize_t, free=bint, whole=bint, own=bint, block=KVCacheBlock)
     cpdef bint _touch_many(self, blocks)
     cpdef hold(self, KVCacheBlock block)
     @cython.locals(states=list, queue=FreeKVCacheBlockQueue, own=Py_ssize_t, n=Py_ssize_t)

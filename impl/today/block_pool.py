@@ -271,17 +271,16 @@ class TodayPool(BlockPool):
         """As before. The blocks of a hit mostly have the same holders, or were given back together, table's end first:
         then one comparison with the end of their batch, of which none is missing, tells that they stand in it."""
         state: Any = blocks[0].state
-        own, n = self._made[blocks[0].block_id] is blocks[0], len(blocks)
-        if not isinstance(blocks, Hit) or not own:
-            return BlockPool._touch_many(self, blocks)
-        free = not isinstance(state, int)
-        together = free and n <= state.left == len(state.blocks) - state.at and state.blocks[: -n - 1 : -1] == blocks
-        if not together and [block.state for block in blocks].count(state) < n:
-            return BlockPool._touch_many(self, blocks)
+        queue, n, free = self.free_block_queue, len(blocks), not isinstance(state, int)
+        whole = free and state.queue is queue and n <= state.left == len(state.blocks) - state.at
+        if not (whole and state.blocks[: -n - 1 : -1] == blocks):
+            own = isinstance(blocks, Hit) and self._made[blocks[0].block_id] is blocks[0]
+            if not own or [block.state for block in blocks].count(state) < n:
+                return BlockPool._touch_many(self, blocks)
         if free:
             for block in blocks:
                 block.state = 1
-            self.free_block_queue.lose(state, n)
+            queue.lose(state, n)
             return True
         if state <= 0:
             return False

@@ -52,15 +52,15 @@ class TodayCoordinator(KVCacheCoordinator):
     _registers_at: int | None = None
     """At multiples of how many tokens groups register their blocks; None for each group's own."""
     block_pool: TodayPool
+    _state_managers: Sequence[MambaToday]
     single_type_managers: tuple[ByNames, ...]
 
     def __init__(self, *given: Any, num_hash_lookahead_tokens: int, names_junctions: bool, **named: Any) -> None:
         self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
         super().__init__(*given, **named)
-        self._states = [manager for manager in self.single_type_managers if isinstance(manager, MambaToday)]
         for manager in self.single_type_managers:
             # States are read before they are written, so what else lies in their pages has to be cleared.
-            manager.collects_new_block_ids = bool(self._states) and manager not in self._states
+            manager.collects_new_block_ids = bool(self._state_managers) and manager not in self._state_managers
         managers = self.single_type_managers
         self.leaving_checkpoints = [manager for manager in managers if isinstance(manager, CheckpointManager)]
         gaps = [manager for manager in managers if isinstance(manager, ReferenceWindowManager)]
@@ -79,7 +79,8 @@ class TodayCoordinator(KVCacheCoordinator):
         if rings:
             self.steps = self.running_steps(self._registers_at)
         flagged = any(group.is_eagle_group for group in self.kv_cache_config.kv_cache_groups)
-        self.names_junctions = names_junctions and flagged
+        if names_junctions and flagged:
+            self.names_junctions = True
         self._names_junctions_inside = self.names_junctions and self.enable_partial_hash_hits
         self._alignment = self.hit_alignment
         self._every = self.enable_partial_hash_hits or len(managers) == 1
@@ -206,7 +207,8 @@ class TodayCoordinator(KVCacheCoordinator):
         hits = sum(map(len, new_computed_blocks))
         if not self._bounded:
             return maxsize
-        if hits and self._states and any(manager.cached_blocks_this_step for manager in self._states):
+        states = self._state_managers
+        if hits and states and any(manager.cached_blocks_this_step for manager in states):
             return maxsize
         rough = num_tokens // self._least_size * len(self.single_type_managers) + self._most_apart
         if hits + rough <= self.block_pool.free_block_queue.num_free_blocks:
@@ -269,7 +271,7 @@ class TodayCoordinator(KVCacheCoordinator):
 
     def renew(self, request: CacheableRequest) -> None:
         """As before."""
-        for manager in self._states:
+        for manager in self._state_managers:
             manager.renew_states(request)
 
     def pop_tables(self, request_id: str) -> list[KVCacheBlock]:
@@ -354,7 +356,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         """Who goes on otherwise right behind a junction has nothing of his own there for drafts: what the first group
         does not need behind a hit is missing."""
         behind = [group.spec.block_size if group.use_eagle else 0 for group in self.attention_groups]
-        for manager in self.single_type_managers:
+        for manager in self.single_type_managers if max(behind) > behind[0] else ():
             manager.lacking_at_junction = max(behind) - behind[0]
 
     def running_steps(self, registers_at: int | None) -> RunningSteps:

@@ -30,6 +30,12 @@ class ByNames(SingleTypeKVCacheManager):
     block_pool: TodayPool
     is_thinned = False
     """Whether a retention interval says anything of the type."""
+    lacking_at_junction = 0
+    """Tokens that drafts need behind a hit besides those that are there where a prefix ends that others share."""
+    unzeroed = False
+    """Whether a load writes all of the blocks that are taken for external tokens in this call."""
+    # Python keeps up to 29 fields of an object together; where there are more each is looked up in a dict. So what
+    # mostly is as it stands here is no field.
 
     def __post_init__(self, *given: Any, **named: Any) -> None:
         super().__post_init__(*given, **named)
@@ -37,10 +43,6 @@ class ByNames(SingleTypeKVCacheManager):
         """By request."""
         self.unit: int = self.block_pool.hash_block_size
         """Tokens of a hash block."""
-        self.lacking_at_junction = 0
-        """Tokens that drafts need behind a hit besides those that are there where a prefix ends that others share."""
-        self.unzeroed = False
-        """Whether a load writes all of the blocks that are taken for external tokens in this call."""
 
     @property
     def names_ends(self) -> bool:
