@@ -9,7 +9,7 @@ from ..pool.hash_map cimport BlockHashToBlockMap
 cdef class SeveralNames(BlockHashToBlockMap):
     cdef public dict further
     cdef public dict partial
-    cdef public dict marked
+    cdef public object marked
 
     @cython.locals(run=Run)
     cpdef mark(self, KVCacheBlock block, group)
