@@ -62,8 +62,9 @@ class Model(Core):
         """Apply one operation. Returns its outcome."""
         self.refusal, self.copied, self.offered = "", (), ()
         self.state.metrics.now += type(operation) is not ops.Landed  # which is no call
-        error = legal.error_of(self, operation)
-        outcome = Failed(error) if error else self.carry_out(operation)
+        outcome = Failed(error) if (error := legal.error_of(self, operation)) else self.carry_out(operation)
+        if type(operation) in (ops.Allocate, ops.AllocateBatch) and type(outcome) is Done:
+            self.policy.finish(self)
         self.last = (operation, outcome)
         self.offered += self.policy.reused(self) if self.policy.reused is not None else ()
         return outcome
@@ -166,25 +167,7 @@ class Model(Core):
             self.stats[place] += amount
 
     def allocate(self, op: ops.Allocate) -> Value:
-        """`allocate_slots`, and what was copied for it is held no more."""
-        given = self.make_room(op)
-        self.policy.finish(self)
-        return given
-
-    def allocate_batch(self, op: ops.AllocateBatch) -> Value:
-        """One allocation after the other, all for one step; a refusal holds up no other."""
-        given: list[Value] = []
-        for one in op.allocations:
-            try:
-                given.append(self.make_room(one))
-            except Refusal as refusal:
-                self.refusal = str(refusal)
-                given.append(None)
-        self.policy.finish(self)
-        return tuple(given)
-
-    def make_room(self, op: ops.Allocate) -> Value:
-        """Allocate, step by step as core.md §10 numbers them."""
+        """`allocate_slots`, step by step as core.md §10 numbers them."""
         request, max_len, groups = self.requests[op.request], self.shape.max_model_len, range(len(self.rules))
         hit_tokens, hit = request.hit if op.hit and request.hit else (0, [[] for _ in groups])
         if (whole := self.shape.taken(op, hit_tokens)) < hit_tokens:
@@ -219,6 +202,10 @@ class Model(Core):
         if self.policy.counts_admitted and op.hit and self.shape.caching and not request.submit.skip_lookup:
             self.count_lookup(request, hit_tokens)
         return tuple(new)
+
+    def allocate_batch(self, op: ops.AllocateBatch) -> Value:
+        """One allocation after the other, all for one step; a refusal holds up no other."""
+        return tuple([getattr(self.carry_out(one), "value", None) for one in op.allocations])
 
     def arrive(self, op: ops.Arrive) -> None:
         """External tokens have arrived, but for the missing ones: register them. The last of a prompt is recomputed."""
