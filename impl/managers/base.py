@@ -452,7 +452,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         cap = self._max_admission_blocks_per_request
         if cap is None:
             return new
-        inside = len(table) - table.count(self._null_block) + len(kept)
+        null = self._null_block  # also in a hit, where more is kept than it needs
+        inside = len(table) - table.count(null) + len(kept) - kept.count(null)
         return min(new, max(cap + cdiv(num_lookahead_tokens, self.block_size) - inside, 0))
 
     def _give_back(self, blocks: list[KVCacheBlock]) -> None:
