@@ -1,6 +1,7 @@
 """Faults planted into our core of today: of chains of draft models, and of several requests in one call."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,6 +11,8 @@ from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.faults.registry import wrap, wrap_each
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.traces.replay import replay
+from blockproof.fuzz.traces.trace_file import load_trace
 from blockproof.impl.today import kv_cache_manager
 
 OPERATIONS, MOST_OPERATIONS = 10_000, 60_000
@@ -200,3 +203,29 @@ def test_a_chain_that_reads_too_far_is_asked_for(monkeypatch):
     monkeypatch.setattr(kv_cache_manager, "_check_chain", lambda *given: None)
     done = run(open_target(TODAY_CORE), ("full+sliding",), 1, MOST_OPERATIONS)
     assert done.finding is not None, f"not found in {done.operations} operations"
+
+
+# Found by lockstep after 539,310 operations: too rare to be hunted.
+
+
+def nulls_of_a_hit_as_held(manager):
+    """What the gate counts of a window of a chain, whose hit keeps more than it needs."""
+    for single in managers(manager):
+        wrap(single, "_capped", lambda original, new, table, kept, tokens: original(new, table, Never(kept), tokens))
+
+
+class Never(list[Any]):
+    """A list that counts no entry as null."""
+
+    def count(self, value: object) -> int:
+        """None."""
+        return 0
+
+
+@pytest.mark.parametrize("plant", [None, nulls_of_a_hit_as_held])
+def test_the_gate_counts_no_null_of_a_hit(plant):
+    trace = load_trace((Path(__file__).parent / "inputs" / "gate-counts-nulls-of-a-hit.json").read_bytes()).trace
+    target = open_target(TODAY_CORE) if plant is None else open_changed_impl(f"changed@{TODAY_CORE}", plant, TODAY_CORE)
+    finding, applied = replay(trace, target)
+    assert (finding is None) == (plant is None)
+    assert applied == trace
