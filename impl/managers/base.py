@@ -456,8 +456,7 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         cap = self._max_admission_blocks_per_request
         if cap is None:
             return new
-        null = self._null_block  # also in a hit, where more is kept than it needs
-        inside = len(table) - table.count(null) + len(kept) - kept.count(null)
+        inside = len(table) - table.count(self._null_block) + len(kept)
         return min(new, max(cap + self._room_for_drafts(num_lookahead_tokens) - inside, 0))
 
     def _room_for_drafts(self, num_lookahead_tokens: int) -> int:

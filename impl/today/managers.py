@@ -307,6 +307,14 @@ class SlidingToday(ByNames, SlidingWindowManager):
         self.sliding_window += getattr(kv_cache_spec, "extra_retained_tokens", 0)
         """Nothing is given up so far back. Hits need what is read alone."""
 
+    def _capped(
+        self, new: int, table: Sequence[KVCacheBlock], kept: Sequence[KVCacheBlock], num_lookahead_tokens: int
+    ) -> int:
+        """As before; where more is kept than read, some of what is kept of a hit may be null, which nobody holds."""
+        if self.sliding_window > getattr(self.kv_cache_spec, "sliding_window", 0):
+            kept = [block for block in kept if block is not self._null_block]
+        return super()._capped(new, table, kept, num_lookahead_tokens)
+
     def _may_have_nulls(self, request_id: str, first: int) -> bool:
         """Only if this one is null."""
         table = self.req_to_blocks[request_id]
