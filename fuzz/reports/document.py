@@ -189,6 +189,11 @@ class FoundCard(msgspec.Struct, omit_defaults=True):
     file: str = ""
     """The file of its trace."""
 
+    def whole(self) -> str:
+        """All about it, with what repeats it."""
+        again = [f"repeat it: {self.command}"] if self.command else []
+        return "\n".join([self.headline, self.text, *again])
+
 
 class Cell(msgspec.Struct, omit_defaults=True):
     """A target, an oracle and an attention type of a campaign."""
@@ -332,6 +337,18 @@ class Lead(NamedTuple):
     """Pairs: what, how much."""
 
 
+class ResultCase(NamedTuple):
+    """One thing of a result that passes or fails: a test case of JUnit."""
+
+    judges: str
+    name: str
+    failures: Sequence[tuple[str, str]] = ()
+    """For each thing that is wrong a line that says what, and all that is told of it."""
+    seconds: float = 0.0
+    skipped: str = ""
+    """Why nothing was observed in it; empty if something was."""
+
+
 class ResultDocument(msgspec.Struct, tag_field="document"):
     """What a command came to: the fields are its JSON, the methods what people are told of it, in all forms alike."""
 
@@ -342,6 +359,14 @@ class ResultDocument(msgspec.Struct, tag_field="document"):
     def cards(self) -> list[FoundCard]:
         """The findings."""
         return []
+
+    def cases(self) -> Sequence[ResultCase]:
+        """What may pass or fail. One thing, unless a kind of document parts it: it fails with each finding, and without
+        any if something else is wrong."""
+        failures, lead = [(card.headline, card.whole()) for card in self.cards()], self.lead()
+        if not failures and lead.mood != "good":
+            failures = [(lead.conclusion, "\n".join([lead.conclusion, *self.notes()]))]
+        return [ResultCase("blockproof", str(self.__struct_config__.tag), failures, self.lasted())]
 
     def pages(self) -> list[str]:
         """The page of each finding, empty where it has none."""
@@ -358,6 +383,10 @@ class ResultDocument(msgspec.Struct, tag_field="document"):
     def notes(self) -> list[str]:
         """What else is to be said, a line each."""
         return []
+
+    def footnote(self) -> str:
+        """What a Markdown page says before the tables."""
+        return ""
 
     def charts(self) -> list[Chart]:
         """ChartError if the numbers contradict each other."""
