@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from ..findings.words import plural
-from .document import Lead, ResultCase, ResultDocument
+from .cases import ResultCase
+from .document import Lead, ResultDocument
 
 
 class CorpusDocument(ResultDocument, tag="corpus"):

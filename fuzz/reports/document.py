@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..findings.words import plural
+from .cases import ResultCase
 from .charts import Chart
 from .story import StoryDocument, Verdict
 
@@ -337,18 +338,6 @@ class Lead(NamedTuple):
     """Pairs: what, how much."""
 
 
-class ResultCase(NamedTuple):
-    """One thing of a result that passes or fails: a test case of JUnit."""
-
-    judges: str
-    name: str
-    failures: Sequence[tuple[str, str]] = ()
-    """For each thing that is wrong a line that says what, and all that is told of it."""
-    seconds: float = 0.0
-    skipped: str = ""
-    """Why nothing was observed in it; empty if something was."""
-
-
 class ResultDocument(msgspec.Struct, tag_field="document"):
     """What a command came to: the fields are its JSON, the methods what people are told of it, in all forms alike."""
 
@@ -363,10 +352,14 @@ class ResultDocument(msgspec.Struct, tag_field="document"):
     def cases(self) -> Sequence[ResultCase]:
         """What may pass or fail. One thing, unless a kind of document parts it: it fails with each finding, and without
         any if something else is wrong."""
-        failures, lead = [(card.headline, card.whole()) for card in self.cards()], self.lead()
+        failures, lead = [(card.headline, card.whole()) for card in self.told_in_full()], self.lead()
         if not failures and lead.mood != "good":
             failures = [(lead.conclusion, "\n".join([lead.conclusion, *self.notes()]))]
         return [ResultCase("blockproof", str(self.__struct_config__.tag), failures, self.lasted())]
+
+    def told_in_full(self) -> Sequence[FoundCard]:
+        """The findings that are told outside of tables."""
+        return self.cards()
 
     def pages(self) -> list[str]:
         """The page of each finding, empty where it has none."""

@@ -119,11 +119,6 @@ def show_tables(head: str, tables: Iterable[Table], foot: str, *, bad: bool, fir
     console.print(visible(foot), style="red" if bad else "green", markup=False, soft_wrap=True)
 
 
-def markdown_sections(head: str, tables: Iterable[Table]) -> str:
-    """Tables as a Markdown page under a heading."""
-    return "\n".join([f"## {head}", *markdown_tables(tables), ""])
-
-
 def markdown_tables(tables: Iterable[Table]) -> list[str]:
     """Tables as lines of Markdown, each under a heading of its own."""
     lines = []

@@ -14,12 +14,12 @@ from ..findings.oracle_names import BLOCKPROOF, CONTRACT, DIFFERENCE, LIVENESS, 
 from ..findings.severity import exception_of, severity
 from ..findings.words import plural
 from ..runs.canary import told_line
+from .cases import ResultCase
 from .charts import Chart, HistoryLines, history_charts
 from .document import (
     FoundCard,
     Lead,
     ReportDocument,
-    ResultCase,
     ResultDocument,
     Table,
     counted,

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from ..findings.words import plural
+from .cases import ResultCase
 from .charts import Chart, HistoryLines, history_charts, series
-from .document import FoundCard, Lead, ReportDocument, ResultCase, ResultDocument, Table, counted, largest_first
+from .document import FoundCard, Lead, ReportDocument, ResultDocument, Table, counted, largest_first
 
 
 class StoryFound(msgspec.Struct):

@@ -21,8 +21,8 @@ from ..findings.writing import write_file
 from ..opening.oracles import suited_to
 from ..opening.targets import open_target
 from ..page.trace_page import KeptTrace, page_beside
+from ..reports.cases import ResultCase
 from ..reports.corpus import CorpusDocument
-from ..reports.document import ResultCase
 from ..reports.formats import junit, markdown
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import TraceError

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import CONTRACT, MODEL_FREE
+from blockproof.fuzz.reports.cases import ResultCase
 from blockproof.fuzz.reports.corpus import CorpusDocument
 from blockproof.fuzz.reports.difference import CompareRow, DifferenceDocument, SituationRow
-from blockproof.fuzz.reports.document import ResultCase
 from blockproof.fuzz.reports.formats import junit, markdown, plain
 from blockproof.fuzz.reports.run import RunDocument, RunFound
 from blockproof.fuzz.reports.scheduler import SchedulerDocument, StoryFound
