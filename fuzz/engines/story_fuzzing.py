@@ -140,9 +140,10 @@ def simulate(
     say: Callable[[str], None],
     page: LivePage | None = None,
     at: Home | None = None,
+    on_found: Callable[[StoryOutcome], None] = lambda outcome: None,
 ) -> StoryOutcome:
     """Run stories in the interpreter of the target; write what is found into the folder `out`. `page` shows them while
-    they go on; `at`: what is opened, and where, if the name does not say it.
+    they go on; `at`: what is opened, and where, if the name does not say it; `on_found` is told of each finding.
 
     ValueError for a name that means no engine, for an engine that declares what cannot be meant, and for attention
     types and options that it does not have. TargetUnavailableError if it is not installed or cannot be made, and if a
@@ -158,6 +159,8 @@ def simulate(
             try:
                 for told in printing:
                     _take(outcome, told, out, say)
+                    if "found" in told:
+                        on_found(outcome)
                     if page is not None and not told.keys() & {"progress", "begun", "shown"}:
                         page.grown(lambda: _so_far(outcome))
                 if not outcome.told:
