@@ -20,6 +20,8 @@ def document_of_story(path: Path, target: str | None = None) -> StoryDocument:
     must not run code. TargetUnavailableError if the engine cannot be started, or is lost.
     """
     stored = read_story(path)
+    if not target and not stored.target:
+        raise TraceError(str(path), "", "it does not say with which engine it was made; add --target")
     if target is None and runs_code(stored.target):
         remedy = f"if you trust that code, add --target {shlex.quote(stored.target)}"
         raise TraceError(str(path), "", f"the story was made with {stored.target!r}; {remedy}")
