@@ -46,8 +46,8 @@ def end_what_hangs(stacks: int) -> None:
 
 @contextmanager
 def deadline(starts: bool = False) -> Iterator[None]:
-    """`StoryTooLongError` in the block once a call of an engine has taken too long, or the whole block. With `starts` an
-    engine is started in it."""
+    """`StoryTooLongError` in the block once a call of an engine has taken too long, or the whole block. With `starts`
+    an engine is started in it."""
     seconds = START_SECONDS if starts else CALL_SECONDS
     watch = _Watch(START_SECONDS if starts else STORY_SECONDS, seconds)
     before = signal.signal(signal.SIGALRM, watch.look)

@@ -13,9 +13,9 @@ from ..findings.oracle_names import BLOCKPROOF
 from ..findings.story_finding import StoryFinding
 from ..findings.words import plural
 from ..opening.commands import Printing
+from ..opening.engine_process import begin_telling
 from ..opening.engines import engine_spec, open_engine_here
 from ..opening.targets import python_for
-from ..opening.engine_process import begin_telling
 from ..simulation.checks import HINTS, EngineCheck, checks_for
 from ..targets.base import TargetUnavailableError
 from .deadlines import HANG, end_what_hangs

@@ -117,7 +117,6 @@ class Suspect:
 class SimulatedFamily:
     """One engine, of which stories are run."""
 
-    smaller = staticmethod(smaller)
     story_to_json = staticmethod(story_to_json)
     story_from_json = staticmethod(story_from_json)
 
@@ -132,6 +131,10 @@ class SimulatedFamily:
             engine.contract_maker = Contract
         if fault and fault not in PLANTED:
             raise ValueError(f"there is no fault {fault!r}; write one of {', '.join(PLANTED)}")
+
+    def smaller(self, story: SimulatedStory) -> Iterator[SimulatedStory]:
+        """See `simulation.smaller`."""
+        return smaller(story, self.facts.block_sizes)
 
     def version(self) -> str:
         """What the engine says of itself."""

@@ -21,6 +21,7 @@ from ..opening.targets import Home, ReleasePython, python_for
 from ..page.live import LivePage, News
 from ..reports.scheduler import SchedulerDocument
 from ..runs.canary import BlindOracleError, told_line
+from ..simulation.story import SimulatedStory, story_from_json
 from ..simulation.tier_policies import hit_ratios
 from ..targets.base import TargetUnavailableError
 from ..traces.files import STORY, Form, TraceError, envelope, read_file
@@ -144,6 +145,7 @@ class StoryOutcome:
             times = plural(counted.get(name, len(ones)), "engine")
             lines += ["", f"{name} ({times}): {one['judge']}, step {one['step']}: {one['what']}"]
             lines += [f"    {line}" for line in one.get("more", ())]
+            lines += [f"  {line}" for line in self._shrunk(one)]
             if one.get("behind") is not None:
                 lines.append(f"  alone it shows nothing; behind engine {one['behind']} and those after it it does:")
                 lines.append(f"  repeat: {self.command(one['behind'])}")
@@ -151,6 +153,17 @@ class StoryOutcome:
                 command = ["blockproof", "replay", one["file"], "--target", self.target]
                 lines.append(f"  repeat: {shlex.join(command)}")
         return lines or ["nothing found"]
+
+    def _shrunk(self, one: Mapping[str, Any]) -> list[str]:
+        """What was made of the story that was to be made smaller."""
+        if self.task.replay is None or not self.task.shrink_seconds:
+            return []
+        before, after = story_from_json(self.task.replay), story_from_json(one["story"])
+        tries = plural(one["tries"], "try", "tries")
+        if after == before:
+            return [f"nothing smaller shows it, in {tries}" if one["complete"] else f"nothing smaller yet, in {tries}"]
+        more = "" if one["complete"] else "; it may get smaller still"
+        return [f"made smaller, from {_size(before)} to {_size(after)}, in {tries}{more}"]
 
     def command(self, first: int | None = None, steps: int | None = None) -> str:
         """The command that runs the same again, from this engine on, for so many steps."""
@@ -250,6 +263,12 @@ def _settle(
             break
     where = "with this story" if task.replay is not None else f"in engine {number}; again with: {outcome.command()}"
     outcome.lost = f"{lost}, {where}"
+
+
+def _size(story: SimulatedStory) -> str:
+    tokens = sum(len(job.prompt) + job.max_tokens for job in story.jobs)
+    blocks = plural(story.shape.groups[0].block_size, "token") if story.shape.groups else "no token"
+    return f"{plural(len(story.happenings), 'happening')}, {plural(tokens, 'token')} and blocks of {blocks}"
 
 
 def _so_far(outcome: StoryOutcome) -> News:

@@ -99,7 +99,7 @@ class _PairReducer(Reducer[SimulatedStory, StoryDifference]):
 
     def search(self) -> None:
         """Until no proposal shows it."""
-        self.exhaust(smaller)
+        self.exhaust(lambda story: smaller(story, self._pair.facts.block_sizes))
 
     def shows(self, candidate: SimulatedStory) -> tuple[SimulatedStory, StoryDifference] | None:
         """The candidate, if the sides differ in it in the same way."""
