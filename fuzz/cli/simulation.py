@@ -49,6 +49,7 @@ def simulate(
     """
     from ..engines.stories import StoryTask
     from ..engines.story_fuzzing import simulate as run
+    from ..engines.story_pages import with_pages
 
     if target is None:
         raise typer.BadParameter("name an engine with --target, as in --target my_engine.py:make_engine")
@@ -69,5 +70,6 @@ def simulate(
     name = target
     with page_of(live, teller(True)) as page:
         outcome = guarded(lambda: run(name, task, out, timed_teller(), page))
+    guarded(lambda: with_pages(outcome, timed_teller()))
     print(outcome.document().text() if as_json else "\n".join(outcome.lines()))
     raise typer.Exit(outcome.exit_code)

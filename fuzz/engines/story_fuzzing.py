@@ -134,15 +134,23 @@ class StoryOutcome:
         lines += [f"floor not reached: {line}" for line in self.unmet]
         lines += [f"not observed: {name}" for name in told.get("not_observed", ())]
         lines += [told_line(told["canary"])] if told.get("canary") else []
+        if self.task.replay is None and told["steps"]:
+            lines.append(f"repeat this run: {self.command(steps=told['steps'])}")
         return [*lines, *self._found_lines()]
+
+    def smallest(self) -> list[dict[str, Any]]:
+        """Of each name the finding with the smallest story."""
+        by_name: dict[str, dict[str, Any]] = {}
+        for one in sorted(self.found, key=lambda one: (one["name"], len(json.dumps(one["story"])))):
+            by_name.setdefault(one["name"], one)
+        return [*by_name.values()]
 
     def _found_lines(self) -> list[str]:
         counted = self.told.get("counted", {})
         lines = []
-        for name in sorted({one["name"] for one in self.found}):
-            ones = [one for one in self.found if one["name"] == name]
-            one = min(ones, key=lambda one: len(json.dumps(one["story"])))
-            times = plural(counted.get(name, len(ones)), "engine")
+        for one in self.smallest():
+            name = one["name"]
+            times = plural(counted.get(name, sum(other["name"] == name for other in self.found)), "engine")
             lines += ["", f"{name} ({times}): {one['judge']}, step {one['step']}: {one['what']}"]
             lines += [f"    {line}" for line in one.get("more", ())]
             lines += [f"  {line}" for line in self._shrunk(one)]
@@ -152,6 +160,7 @@ class StoryOutcome:
             elif one.get("file"):
                 command = ["blockproof", "replay", one["file"], "--target", self.target]
                 lines.append(f"  repeat: {shlex.join(command)}")
+            lines += [f"  page: {one['page']}"] if one.get("page") else []
         return lines or ["nothing found"]
 
     def _shrunk(self, one: Mapping[str, Any]) -> list[str]:
@@ -294,14 +303,14 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
         outcome.found.append(one)
         say(f"{one['name']}: {one['what']}")
     elif "progress" in told:
-        outcome.progress = f"{told['progress']['steps']} steps, {told['progress']['stories']} engines"
-        say(outcome.progress)
+        say(f"{plural(told['progress']['steps'], 'step')}, {plural(told['progress']['stories'], 'engine')}")
     elif "so_far" in told:
         outcome.so_far = told["so_far"]
     elif "shown" in told:
         outcome.shown, outcome.picture = told["shown"]["lines"], told["shown"]["picture"]
     elif "begun" in told:
-        outcome.begun = told["begun"]["number"]
+        outcome.begun, steps = told["begun"]["number"], told["begun"]["steps"]
+        outcome.progress = f"{plural(steps, 'step')}, {plural(outcome.begun - outcome.task.first, 'engine')}"
     elif "refused" in told:
         raise (ValueError if told["refused"]["usage"] else TargetUnavailableError)(told["refused"]["why"])
     elif "blind" in told:

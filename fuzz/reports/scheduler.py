@@ -27,6 +27,8 @@ class StoryFound(msgspec.Struct):
     """The finding that is written up of it; empty for a new one."""
     file: str = ""
     """Where it was written."""
+    page: str = ""
+    """The page of it."""
     seed: int = 0
     number: int = 0
     """Of the story that showed it."""

@@ -167,13 +167,13 @@ def _without_first(job: ClientRequest, many: int) -> ClientRequest:
 
 
 def _plain_tokens(one: Happening) -> Iterator[Happening]:
-    """Its tokens are all the same; or those of a piece."""
+    """Its tokens are all the same; or those of a piece, a fourth at least, of few each."""
     request = one.request
     if request is None:
         return
     prompt = request.prompt
     width = len(prompt)
-    while width:
+    while width > len(prompt) // 8:
         for first in range(0, len(prompt), width):
             piece = prompt[first : first + width]
             if piece.count(1) < len(piece):

@@ -56,7 +56,7 @@ def test_the_template_is_right_and_its_test_passes(template):
     assert template.name == "my_engine_engine.py"
     report = check_engine(f"{template}:make_engine")
     assert (report.code, report.unseen) == (0, [])
-    assert len(report.checks) == 11
+    assert len(report.checks) == 12
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(template.parent)],
         capture_output=True,
@@ -97,6 +97,18 @@ def test_each_mistake_is_explained(template, old, new, judge, said):
     assert any("in the engine, or in what shows it" in line for line in report.lines())
 
 
+def test_a_missing_reference_is_found(tmp_path):
+    """Who comes second gets the blocks of the first, and nobody counts it."""
+    for name in ("scheduler_engine.py", "simulated.py"):
+        (tmp_path / name).write_text((EXAMPLE.parent / name).read_text())
+    engine = tmp_path / "scheduler_engine.py"
+    right = "        self.references[block] += 1\n"
+    assert right in engine.read_text()
+    engine.write_text(engine.read_text().replace(right, "        self.references[block] = 1\n"))
+    wrong = [one for one in check_engine(f"{tmp_path / 'simulated.py'}:make_engine").checks if one.judge]
+    assert wrong[0].asks == "two requests that share blocks, of which one ends first; then others need room"
+
+
 def test_every_judge_has_a_hint():
     assert {*HINTS} == {*JUDGES}
 
@@ -110,8 +122,8 @@ BARE = "        import os; from blockproof.fuzz.targets.unharmed import really_e
 def test_an_engine_that_ends_its_process_is_told(template, capsys, call, how):
     target = changed(template, STEP, call)
     report = check_engine(target)
-    assert (report.code, report.lost, report.questions) == (1, f"{how}, asked for: one request", 11)
-    assert report.lines()[-1] == "0 answers are right; 11 questions of 11 not answered"
+    assert (report.code, report.lost, report.questions) == (1, f"{how}, asked for: one request", 12)
+    assert report.lines()[-1] == "0 answers are right; 12 questions of 12 not answered"
     assert main(["simulate", "--target", target, "--steps", "50", "--seed", "3", "--out", str(template.parent)]) == 1
     assert f"schedule ends the process: {how}" in capsys.readouterr().out
 
@@ -126,7 +138,7 @@ def test_an_engine_that_ends_its_process_is_told(template, capsys, call, how):
 )
 def test_what_would_end_the_process_is_a_finding_with_its_place(template, call, raised):
     report = check_engine(changed(template, STEP, f"        {call}\n"))
-    assert (report.code, report.lost, len(report.checks)) == (1, "", 11)
+    assert (report.code, report.lost, len(report.checks)) == (1, "", 12)
     assert f"schedule raises {raised}" in report.checks[0].what
     assert f'File "{template}"' in report.checks[0].more[0]
 
@@ -135,7 +147,7 @@ def test_what_is_written_to_descriptor_1_is_no_answer(template):
     """As a library in C++ does that logs, without the end of a line."""
     target = changed(template, STEP, f"        import os; os.write(1, b'hello')\n{STEP}")
     report = check_engine(target)
-    assert (report.code, len(report.checks)) == (0, 11)
+    assert (report.code, len(report.checks)) == (0, 12)
     outcome = simulate(target, StoryTask(1, steps=300), None, lambda line: None)
     assert (outcome.exit_code, outcome.lost) == (0, "")
 
@@ -195,9 +207,9 @@ def test_a_start_that_does_not_return_is_no_refusal(template, monkeypatch):
 
 def test_the_command(template, capsys):
     assert main(["targets", "check", "--engine", f"{template}:make_engine"]) == 0
-    assert "all 11 answers are right" in capsys.readouterr().out
+    assert "all 12 answers are right" in capsys.readouterr().out
     assert main(["targets", "check", "--engine", f"{template}:make_engine", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["checks"]) == 11
+    assert len(json.loads(capsys.readouterr().out)["checks"]) == 12
     assert main(["targets", "check", "--engine", "impl"]) == 2
     assert main(["targets", "check", "--engine", "nowhere.py:make_engine"]) == 3
     assert main(["targets", "check", "--engine", "x.py:y", "--oracle", "shadow"]) == 2
