@@ -189,7 +189,8 @@ class Stories:
             self.family.in_forks = True
         if self.task.replay is not None:
             return _Drawn(0, self.family.story_from_json(self.task.replay))
-        self._say("begun", {"number": number, "steps": self.told.steps})  # so that it is known which one has ended the process
+        # So that it is known which one has ended the process.
+        self._say("begun", {"number": number, "steps": self.told.steps})
         return _Drawn(number, self.family.draw(self.task.seed, number, self.task.options, self.task.attention))
 
     def judge(self, drawn: "_Drawn") -> Sequence[StoryFinding]:

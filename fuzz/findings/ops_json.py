@@ -14,7 +14,6 @@ T = TypeVar("T")
 
 OUTCOMES: Mapping[str, type[Outcome]] = {kind.__name__: kind for kind in get_args(Outcome)}
 Record: TypeAlias = Group | Shape | Item | Operation | Frame | Cause | Outcome
-_VALUE = get_type_hints(Done)["value"]
 
 
 @cache
@@ -27,6 +26,9 @@ def _hints(kind: Any) -> Mapping[str, object]:
 def _required(kind: Any) -> list[str]:
     """Those that have no default."""
     return [field.name for field in fields(kind) if field.default is field.default_factory is MISSING]
+
+
+_VALUE = _hints(Done)["value"]
 
 
 def to_json(data: object) -> object:
