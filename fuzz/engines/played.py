@@ -1,6 +1,6 @@
 """What a story came to on an engine, and what two engines have in common, as data between processes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -44,9 +44,10 @@ class Played:
     """Why the engine could not be started."""
 
     @classmethod
-    def of_lost(cls, kind: str, what: str) -> "Played":
-        """A story with which the process was lost."""
-        return cls([StoryFinding(FATE, f"the process was lost: {kind}", f"the engine: {what}", 0)])
+    def of_lost(cls, kind: str, what: str, printed: Sequence[str] = ()) -> "Played":
+        """A story with which the process was lost, which has `printed` this last."""
+        more = tuple(printed)
+        return cls([StoryFinding(FATE, f"the process was lost: {kind}", f"the engine: {what}", 0, more=more)])
 
 
 def played_from_json(raw: Mapping[str, Any]) -> Played:

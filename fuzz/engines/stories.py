@@ -32,7 +32,7 @@ from .simulated import MOST_STEPS, NOT_BUILT_AGAIN, NOT_ITS_OWN, opened
 SHRUNK_OF_A_KIND = 2
 """Findings that agree in judge, rule and engine are shrunk so often; the others are only counted."""
 FUTILE = 1000
-"""A run ends behind so many stories if none of them has made a step."""
+"""A run ends behind so many stories in a row of which none has made a step."""
 PROGRESS_S = 20.0
 
 
@@ -172,6 +172,8 @@ class Stories:
         self._names: dict[tuple[object, ...], list[str]] = {}
         self._number = task.first
         """Of the story at hand."""
+        self._stepped = 0
+        """So many stories there were when one made a step last."""
         self._happened: int | None = None
         """How much of it there was, if that is known."""
         self._started = self._spoken = time.monotonic()
@@ -213,6 +215,7 @@ class Stories:
             self._say("shown", {"lines": run.lines, "picture": run.picture})
         reached = run.reached
         told.steps += reached["steps"]
+        self._stepped = told.stories if reached["steps"] else self._stepped
         told.reached += reached
         of_kind = told.by_kind.setdefault(story.kinds, Counter())
         plain = ("steps", "preemptions", "hits", "evictions", "transfers ended", "steps with drafts rejected")
@@ -239,7 +242,7 @@ class Stories:
             or (told.counted and not task.goes_on)
             or (task.steps is not None and told.steps >= task.steps)
             or (task.seconds is not None and told.seconds >= task.seconds)
-            or (not told.steps and told.stories >= FUTILE)
+            or told.stories - self._stepped >= FUTILE
         )
 
     def keep(self, drawn: "_Drawn", found: StoryFinding) -> None:

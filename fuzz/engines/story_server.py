@@ -10,8 +10,9 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from ..opening.commands import last_lines
 from ..opening.engines import engine_spec, open_engine_here
-from ..opening.process import ChildLimits, Launch, Process
+from ..opening.process import LAST_OUTPUT, ChildLimits, Launch, Process
 from ..opening.program import object_of
 from ..opening.serve import begin_child
 from ..opening.targets import Home, python_for
@@ -59,7 +60,8 @@ class StoryPlayer:
         except TargetLostError as lost:
             self._process.end()
             self._launch()
-            return Played.of_lost(lost.kind, lost.detail.partition("\n")[0])
+            how, _, printed = lost.detail.partition(LAST_OUTPUT)
+            return Played.of_lost(lost.kind, how, last_lines(printed.encode()))
         return played_from_json(raw)
 
     def close(self) -> None:

@@ -253,6 +253,14 @@ def test_what_cannot_be_built_is_counted_with_its_reason() -> None:
     assert (told.stories, found) == (3, [])
 
 
+def test_a_run_ends_if_no_story_makes_a_step_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = Family()
+    monkeypatch.setattr(family, "draw", lambda seed, number, *given: Numbers((1,) if number < 5 else (13,)))
+    monkeypatch.setattr("blockproof.fuzz.engines.stories.FUTILE", 20)
+    told, _ = told_by(StoryTask(steps=10_000), family)
+    assert (told.stories, told.steps) == (25, 15)
+
+
 def test_one_story_is_replayed() -> None:
     told, found = told_by(StoryTask(replay=[7], shrink_seconds=0.0))
     assert (told.stories, [one["story"] for one in found]) == (1, [[7]])
