@@ -18,7 +18,7 @@ from ..simulation.run import SimulatedRun
 CALL_SECONDS = 10.0
 """As a target has for an operation (`ChildLimits`)."""
 START_SECONDS = 60.0
-"""Some engines load a model."""
+"""Some engines load a model. Those that compute with one have as long for a call."""
 STORY_SECONDS = 60.0
 """A story that takes longer hangs: nearly all end within a fraction of a second."""
 SPARE = 5.0
@@ -45,11 +45,10 @@ def end_what_hangs(stacks: int) -> None:
 
 
 @contextmanager
-def deadline(starts: bool = False) -> Iterator[None]:
+def deadline(*, starts: bool = False, computes: bool = False) -> Iterator[None]:
     """`StoryTooLongError` in the block once a call of an engine has taken too long, or the whole block. With `starts`
-    an engine is started in it."""
-    seconds = START_SECONDS if starts else CALL_SECONDS
-    watch = _Watch(START_SECONDS if starts else STORY_SECONDS, seconds)
+    an engine is started in it; one that `computes` itself has as long for each call."""
+    watch = _Watch(STORY_SECONDS, START_SECONDS if starts or computes else CALL_SECONDS)
     before = signal.signal(signal.SIGALRM, watch.look)
     watch.arm()
     signal.setitimer(signal.ITIMER_REAL, CALL_SECONDS / _LOOKS, CALL_SECONDS / _LOOKS)
@@ -89,9 +88,8 @@ class _Watch:
             raise StoryTooLongError(method, run.step_of(method), f"{method} does not return within {self._most:g} s")
         if now > self._end:
             self._is_over = True
-            method = "" if call is None else str(call.f_locals["method"])
-            step = 0 if call is None else call.f_locals["self"].step_of(method)
-            raise StoryTooLongError(method, step, f"no end within {self._whole:g} s")
+            step = 0 if call is None else call.f_locals["self"].steps
+            raise StoryTooLongError("", step, f"the story has no end within {self._whole:g} s")
 
 
 def _call_of(frame: FrameType | None) -> FrameType | None:

@@ -90,7 +90,7 @@ class Guarded:
     def run(self, steps: int) -> list[StoryFinding]:
         """See `SimulatedRun`."""
         try:
-            with deadline():
+            with deadline(computes=self._run.samples):
                 return self._run.run(steps)
         except StoryTooLongError as late:
             rule = f"{HANG} in {late.method}" if late.method else HANG

@@ -197,8 +197,8 @@ def test_an_endless_call_is_found_with_its_place(template, monkeypatch, call):
 
 
 def test_a_start_that_does_not_return_is_no_refusal(template, monkeypatch):
-    monkeypatch.setattr("blockproof.fuzz.engines.deadlines.START_SECONDS", 0.2)
-    monkeypatch.setattr("blockproof.fuzz.engines.deadlines.CALL_SECONDS", 0.2)
+    for name in ("START", "CALL", "STORY"):
+        monkeypatch.setattr(f"blockproof.fuzz.engines.deadlines.{name}_SECONDS", 0.2)
     family = SimulatedFamily(open_engine_here(changed(template, START, ENDLESS)))
     with pytest.raises(StartEndsError) as ends:
         family.run_of(family.draw(1, 0))
