@@ -25,6 +25,8 @@ SPARE = 5.0
 """So much later the process of an engine is ended that does not come back to Python."""
 HANG = "hang"
 """With it begins the rule of a finding that an engine does not come back."""
+START_HANGS = f"{HANG} in start"
+"""That of one that takes too long to try it again."""
 _LOOKS = 10
 """In the time of a call."""
 _stacks: list[int] = []

@@ -26,7 +26,7 @@ from ..simulation.story import Happening, SimulatedStory, story_from_json, story
 from ..simulation.tier_faults import LosesKeys, OneWithTier
 from ..simulation.traffic import draw_simulation, facts_of
 from ..workload.draw import SeededDraw
-from .deadlines import HANG, START_SECONDS, StoryTooLongError, deadline
+from .deadlines import HANG, START_HANGS, START_SECONDS, StoryTooLongError, deadline
 from .forked import EndsHereError, Forked
 from .played import StartEndsError, started_wrong
 
@@ -52,9 +52,7 @@ class Guarded:
                 self._run = SimulatedRun(self._telling or engine, story)
         except StoryTooLongError as late:
             line = f"start does not return within {START_SECONDS:g} s"
-            raise StartEndsError(
-                StoryFinding(FATE, f"{HANG} in start", line, 0, more=stack_of(late.__traceback__))
-            ) from late
+            raise StartEndsError(StoryFinding(FATE, START_HANGS, line, 0, more=stack_of(late.__traceback__))) from late
         except BaseException as error:
             if isinstance(error, Exception) or is_from_outside(error):
                 raise

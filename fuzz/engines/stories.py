@@ -25,7 +25,7 @@ from ..simulation.protocol import PoolTooSmallError
 from ..simulation.tier_policies import shares_found
 from ..targets.base import TargetUnavailableError
 from ..traces.reducer import Reducer, SearchLimits
-from .deadlines import end_what_hangs
+from .deadlines import START_HANGS, end_what_hangs
 from .played import found_at_start
 from .simulated import MOST_STEPS, NOT_BUILT_AGAIN, NOT_ITS_OWN, opened
 
@@ -256,7 +256,7 @@ class Stories:
             self.told.counted[names[0]] += 1
             return
         self._tell("noticed", drawn, finding)
-        limits = SearchLimits(seconds=self.task.shrink_seconds)
+        limits = SearchLimits(seconds=0.0 if finding.rule == START_HANGS else self.task.shrink_seconds)
         reducer = _StoryReducer(self.family, story, finding, self.task.fault, limits, self._happened)
         reduced = reducer.run()
         smallest, shown = reducer.best, reduced.finding

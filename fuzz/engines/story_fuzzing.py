@@ -25,8 +25,7 @@ from ..simulation.story import SimulatedStory, story_from_json
 from ..simulation.tier_policies import hit_ratios
 from ..targets.base import TargetUnavailableError
 from ..traces.files import STORY, Form, TraceError, envelope, read_file
-from .deadlines import HANG
-from .forked import LOST
+from .deadlines import HANG, START_HANGS
 from .older_stories import in_form_of_today
 from .stories import StoryTask
 from .story_limits import check_story
@@ -293,7 +292,8 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
         outcome.noticed = {}
     if "noticed" in told:
         outcome.noticed = told["noticed"]
-        if outcome.noticed["rule"].startswith((HANG, LOST)) and outcome.task.shrink_seconds:
+        hangs = outcome.noticed["rule"].startswith(HANG) and outcome.noticed["rule"] != START_HANGS
+        if hangs and outcome.task.shrink_seconds:
             say(f"{outcome.noticed['what']}; it is made smaller, for {outcome.task.shrink_seconds:g} s at most")
     elif "found" in told:
         one = dict(told["found"])

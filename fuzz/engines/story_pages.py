@@ -10,6 +10,7 @@ from ..page.story_document import story_document
 from ..reports.story import StoryDocument
 from ..targets.base import TargetUnavailableError
 from ..traces.files import TraceError
+from .deadlines import START_HANGS
 from .story_fuzzing import StoryOutcome, play, read_story
 
 MOST_PAGES = 3
@@ -58,7 +59,8 @@ def page_beside_story(
 def with_pages(outcome: StoryOutcome, say: Callable[[str], None]) -> None:
     """Run what was found again, each in a new process: write its page, and name that with it. Where it shows nothing,
     say so: it needs the engines before it. Of many findings the first ones; none after Ctrl-C."""
-    files = [one for one in outcome.smallest() if one.get("file") and one.get("behind") is None]
+    smallest = [one for one in outcome.smallest() if one.get("file") and one.get("behind") is None]
+    files = [one for one in smallest if one["rule"] != START_HANGS]
     for one in files[:MOST_PAGES] if not outcome.interrupted else ():
         path = Path(one["file"])
         try:

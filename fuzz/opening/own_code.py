@@ -48,7 +48,7 @@ def made_by(named: OwnCode, protocol: str, *methods: str) -> object:
     if missing := [name for name in methods if not hasattr(made, name)]:
         see = f"see blockproof.fuzz.{protocol}"
         if all(hasattr(made, name) for name in ENGINE):
-            see = f"it is an engine: blockproof simulate --target {spec}; `targets check`, `diff` and others take --engine"
+            see = f"it is an engine: blockproof simulate --target {spec}; `targets check` and `diff` take --engine"
         elif all(hasattr(made, name) for name in TARGET):
             see = f"it is a target: blockproof fuzz --target {spec}"
         raise TargetUnavailableError(
