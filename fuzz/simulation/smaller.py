@@ -21,9 +21,10 @@ Proposals: TypeAlias = Callable[[SimulatedStory], Iterator[SimulatedStory]]
 def smaller(story: SimulatedStory, block_sizes: Sequence[int] = ()) -> Iterator[SimulatedStory]:
     """All proposals, the boldest first; `block_sizes`: what an engine says that the blocks of its first group may
     have."""
-    yield from _finer(story, block_sizes)
     for simpler in PASSES:
         yield from simpler(story)
+        if simpler is _fewer_happenings:  # with what is left of them other sizes do
+            yield from _finer(story, block_sizes)
 
 
 def _finer(story: SimulatedStory, block_sizes: Sequence[int]) -> Iterator[SimulatedStory]:
@@ -128,8 +129,8 @@ def _sizes(story: SimulatedStory) -> Iterator[dict[str, Any]]:
         saved = room_for(core.groups, length) - room_for(core.groups, longest)
         yield {"max_model_len": longest, "num_blocks": max(1, blocks - saved)}
         yield {"max_model_len": longest}
-    tokens, prompt = core.max_num_batched_tokens, max(len(job.prompt) for job in story.jobs)
-    for fewer in sorted({longest, prompt, tokens - 1}):
+    tokens, prompts = core.max_num_batched_tokens, sum(len(job.prompt) for job in story.jobs)
+    for fewer in sorted({longest, max(longest, prompts)}):  # with fewer, a prompt would take several steps
         if story.shape.drafts + 2 <= fewer < tokens and fewer >= story.shape.max_requests:
             yield {"max_num_batched_tokens": fewer}
     for fewer in (room_for(core.groups, length), (blocks + 1) // 2, blocks - 1):
