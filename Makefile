@@ -49,12 +49,15 @@ kernels: $(VENV)/ready
 
 # On a machine with a GPU, with the Python there that has torch: installs WHEEL, from a package index or without one,
 # beside it, runs the tests of the device and writes its page. RELEASE: packages among which a release of vLLM lies.
+# Where there is no GPU it ends at once.
 GPU_PYTHON ?= python3
 WHEEL ?= $(lastword $(wildcard build/blockproof-*.whl))
 GPU_PATH := PYTHONPATH=build/gpu:benchmarks:$$PYTHONPATH
 gpu-test:
+	$(if $(WHEEL),,$(error no wheel: name one by WHEEL=, or build it with `pip wheel --no-deps -w build .`))
 	rm -rf build/gpu
 	$(GPU_PYTHON) -m pip install --quiet --no-deps --no-index --no-compile --target build/gpu $(WHEEL)
+	$(GPU_PATH) $(GPU_PYTHON) benchmarks/device.py --device cuda --code
 	$(GPU_PATH) $(GPU_PYTHON) -m pytest -q -p no:cacheprovider -m "not slow" tests/impl/test_device_tables.py \
 		tests/impl/test_paged_attention.py tests/impl/test_block_moves.py tests/impl/test_kv_cache_tensors.py
 	$(GPU_PATH) $(GPU_PYTHON) benchmarks/device.py $(if $(RELEASE),--release $(RELEASE)) --write docs/evidence/device.md

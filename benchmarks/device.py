@@ -1,14 +1,17 @@
 """The data plane where it runs, on one page: docs/evidence/device.md.
 
 python benchmarks/device.py [--device cuda] [--release FOLDER] [--quick] [--write FILE]
+python benchmarks/device.py [--device cuda] --code
 
 FOLDER is that of the packages in which a release of vLLM is installed; its kernels are measured beside ours. Without
-a GPU the page says what the CPU does, and no times. Ends with 1 if something is wrong; what is slower than it should
-be is said and no error.
+a GPU the page says what the CPU does, and no times. Ends with 1 if something is wrong, with 3 if there is no such
+device; what is slower than it should be is said and no error. The page names the code that it is of by a digest of its
+sources; `--code` says that of these.
 """
 
 import sys
 from datetime import date
+from hashlib import sha256
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,8 +26,18 @@ from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
+from blockproof.impl import tensors as tensors_package
 from blockproof.impl.tensors.queues import CudaQueue, HostQueue
 from written import command, parser, processor, put, table
+
+
+def code() -> str:
+    """Which code is measured: a digest of the sources."""
+    tensors, here = Path(tensors_package.__path__[0]), Path(__file__).parent
+    digest = sha256()
+    for file in (*sorted(tensors.glob("*.py")), *sorted(here.glob("device*.py"))):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 class Page:
@@ -49,6 +62,7 @@ class Page:
             "",
             f"* {date.today()}, {name}, host {processor()}",
             f"* Python {sys.version.split()[0]}, {', '.join(f'{each} {version(each)}' for each in packages)}",
+            f"* of the code `{code()}`; `python benchmarks/device.py --code` names the one here",
             "",
         ]
 
@@ -153,7 +167,14 @@ def main() -> int:
     made.add_argument("--release", type=Path, help="packages among which a release of vLLM is installed")
     made.add_argument("--quick", action="store_true", help="a tenth of each")
     made.add_argument("--only", nargs="+", default=["speed", "steps", "attention", "shadow"], help="parts of the page")
+    made.add_argument("--code", action="store_true", help="say which code this is and on which device, and end")
     asked = made.parse_args()
+    if asked.device.startswith("cuda") and not torch.cuda.is_available():
+        print(f"torch {torch.__version__} sees no GPU here: run this where there is one, or with --device cpu")
+        return 3
+    if asked.code:
+        print(f"code {code()}, {torch.cuda.get_device_name() if asked.device.startswith('cuda') else 'no GPU'}")
+        return 0
     page = Page(asked.device, asked.quick)
     page.head()
     for part in asked.only:

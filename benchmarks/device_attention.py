@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from blockproof import impl
 from blockproof.impl.tensors.paged_attention import attention
-from blockproof.impl.tensors.paged_keys import FULL
+from blockproof.impl.tensors.torch_kernels import FULL
 
 BLOCK, WINDOW, BLOCKS, LONGEST, ROWS = 4, 10, 40, 60, 8
 HEADS, QUERY_HEADS, WIDTH = 2, 4, 16
@@ -138,8 +138,11 @@ class Traffic:
             inside = next((i for i, (one, two) in enumerate(pairs) if one != two), None)
             if inside is None:
                 inside = min(computed - hit, BLOCK - 1, len(running.contents) - 1 - hit)
-            blocks = [ids[hit // BLOCK] if hit // BLOCK < len(ids) else 0 for ids in other.known]
-            if inside > 0 and all(blocks):
+            # What is known is computed, but given back in this step it may be anybody's.
+            held = self.manager.get_block_ids(other.request.request_id)
+            now = [[ids[hit // BLOCK :][:1] for ids in of_groups] for of_groups in (other.known, held)]
+            blocks = [block for ids in now[0] for block in ids]
+            if inside > 0 and now[0] == now[1] and len(blocks) == len(held) and all(blocks):
                 return blocks, inside
         return [], 0
 

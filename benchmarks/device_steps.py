@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -17,6 +18,7 @@ from random import Random
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
 from blockproof.impl.tensors import device_tables
 from blockproof.impl.tensors.block_tables import BlockTables
@@ -44,12 +46,20 @@ class LateQueue(HostQueue):
 
     def wait(self, done: Callable[[], bool]) -> None:
         while not done():
-            self._todo[self._done]()
             self._done += 1
+            self._todo[self._done - 1]()
 
-    def finish(self) -> None:
-        """All that is queued is done."""
-        self.wait(lambda: self._done == len(self._todo))
+    def beside(self) -> "LateQueue":
+        return LateQueue()
+
+    def after(self, other: HostQueue) -> None:
+        assert isinstance(other, LateQueue)
+        self._todo.append(partial(other.finish, len(other._todo)))
+
+    def finish(self, number: int | None = None) -> None:
+        """All that is queued is done, or so much of it."""
+        most = len(self._todo) if number is None else number
+        self.wait(lambda: self._done >= most)
 
 
 @dataclass
@@ -83,29 +93,45 @@ class Case:
     def change(self, host: BlockTables) -> None:
         """One change, in the tables and here."""
         draw, kind = self.draw, self.draw.random()
-        group = draw.randrange(len(self.groups))
         rows = sorted(draw.sample(range(self.requests), draw.randint(1, self.requests)))
-        of_group, most = self.rows[group], self.groups[group].max_blocks
-        if kind < 0.35:
-            rows = [row for row in rows if len(of_group[row]) < most]
-            ids = [draw.randrange(1, NUM_BLOCKS) for _ in rows]
-            host.append(group, rows, torch.tensor(ids, dtype=torch.int64).numpy())
-            for row, block in zip(rows, ids, strict=True):
-                of_group[row].append(block)
-        elif kind < 0.65:
-            keep = draw.random() < 0.6
-            left = [most - len(of_group[row]) * keep for row in rows]
-            new = [[draw.randrange(NUM_BLOCKS) for _ in range(draw.randint(0, room))] for room in left]
-            (host.append if keep else host.replace)(group, rows, new)
-            for row, ids in zip(rows, new, strict=True):
-                of_group[row] = of_group[row] * keep + ids
+        rows = list(range(len(rows))) if draw.random() < 0.3 else rows
+        if kind < 0.65:
+            self._new_blocks(host, rows, kind < 0.35)
         elif kind < 0.8:
+            group = draw.randrange(len(self.groups))
+            of_group = self.rows[group]
             pairs = [(row, entry) for row in rows for entry in range(len(of_group[row])) if draw.random() < 0.3]
             host.null(group, [row for row, _ in pairs], [entry for _, entry in pairs])
             for row, entry in pairs:
                 of_group[row][entry] = 0
         else:
             self._whole_rows(host, kind, rows)
+
+    def _new_blocks(self, host: BlockTables, rows: list[int], one_each: bool) -> None:
+        """One block for each row, or some; in one group, or in all by one call."""
+        draw, groups = self.draw, list(range(len(self.groups)))
+        chosen = groups if draw.random() < 0.3 else [draw.choice(groups)]
+        keep = draw.random() < (0.9 if one_each else 0.6)
+        if keep and one_each:
+            rows = [row for row in rows if all(len(self.rows[i][row]) < self.groups[i].max_blocks for i in chosen)]
+        new = []
+        for group in chosen:
+            for row in rows:
+                room = self.groups[group].max_blocks - len(self.rows[group][row]) * keep
+                count = 1 if one_each else draw.randint(0, room)
+                new.append([draw.randrange(one_each, NUM_BLOCKS) for _ in range(count)])
+        named = None if len(chosen) > 1 or draw.random() < 0.3 * (len(groups) == 1) else chosen[0]
+        (host.append if keep else host.replace)(named, rows, *self._given(new, one_each))
+        for number, ids in enumerate(new):
+            of_group, row = self.rows[chosen[number // len(rows)]], rows[number % len(rows)]
+            of_group[row] = of_group[row] * keep + ids
+
+    def _given(self, new: list[list[int]], one_each: bool) -> tuple[Any, ...]:
+        """These block ids as lists, or in one array of 32 or 64 bits; with lengths, or without where these are one."""
+        if self.draw.random() < 0.3:
+            return (new,)
+        flat = np.array([block for ids in new for block in ids], self.draw.choice((np.int32, np.int64)))
+        return (flat,) if one_each and self.draw.random() < 0.8 else (flat, [len(ids) for ids in new])
 
     def _whole_rows(self, host: BlockTables, kind: float, rows: list[int]) -> None:
         one, other = self.draw.randrange(self.requests), self.draw.randrange(self.requests)
@@ -269,12 +295,12 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
         ("null becomes a block", "torch.where(block == 0, 0, block * split + part)", "block * split + part"),
     ],
     "device_tables": [
-        ("a buffer is not waited for", "if self._read.item(turn) != buffer.filled:", "if False:"),
-        ("two buffers are filled while they are read", "if self._read", "if not turn and self._read"),
+        ("a buffer is not waited for", "if self._read[buffer.number] != buffer.filled:", "if False:"),
+        ("two buffers are filled while they are read", "if self._read[", "if not buffer.number and self._read["),
         (
             "a buffer counts as read by the first kernel that reads it",
-            "last, before, rounds",
-            "buffer.filled, turn, rounds",
+            "before.filled, before.number, rounds",
+            "buffer.filled, buffer.number, rounds",
         ),
         (
             "what is read as a copy is not copied",
@@ -283,20 +309,26 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "the tables are not committed",
-            "                self.launch(self.upload(), wanted)",
-            "                self.launch(0, wanted)",
+            "self.launch(self.upload(), wanted)",
+            "self.launch(0 * self.upload(), wanted)",
         ),
         ("the places of the step before", "if tokens:", "if tokens > 4:"),
-        ("rows are those of the step before", "if not own_rows or requests > buffer.own_rows:", "if not own_rows:"),
-        ("lengths are those of the step before", "if not one_each or requests > buffer.one_each:", "if not one_each:"),
+        ("rows are those of the step before", "            elif not buffer.own_rows:", "            elif False:"),
+        ("lengths are those of the step before", "            elif not buffer.one_each:", "            elif False:"),
+        ("rows are taken for those in order", "buffer.own_rows = False\n            elif", "pass\n            elif"),
+        ("lengths are taken for one each", "buffer.one_each = False\n            elif", "pass\n            elif"),
+        ("a graph for fewer tokens is replayed", "if room >= wanted", "if room >= wanted // 2"),
+        ("a graph for fewer changes is replayed", "if changes <= most:", "if changes <= most + 4:"),
     ],
     "block_tables": [
         (
             "entries are as they were when first changed",
-            "self._changes = [(changed, self._flat.take(changed))]",
+            "self._changes = [(changed, self._flat[changed])]",
             "self._changes = [(changed, np.concatenate([each for _, each in self._changes[::-1]]))]",
         ),
-        ("what is sent first has the ids of the rest", "values[self.num_changed :]", "values[: -self.num_changed]"),
+        ("what is sent first has the ids of the rest", "values[left:]", "values[:-left]"),
+        ("rows in order do not grow", "last[...] = last_now", "last[...] = last"),
+        ("other rows do not grow", "self._last[cells] = at", "self._last[cells] = at - ONE"),
         ("the rest of a row that is replaced stays", "if rest.size and", "if rest.size > 3 and"),
     ],
 }
@@ -333,7 +365,8 @@ def found(module: str, old: str, new: str, kernels: str, device: str, most: int 
             for number, wrong in enumerate(steps(most, 1, made, tables), 1):
                 if wrong:
                     return number
-        except (IndexError, RuntimeError):  # torch would read or write outside, or what is waited for was never queued
+        except (IndexError, RuntimeError, ValueError):
+            # torch would read or write outside, what is waited for was never queued, or what is right is refused
             return number + 1
     return None
 

@@ -9,6 +9,7 @@ from blockproof.fuzz.bench.entries import default_entries
 from blockproof.fuzz.bench.running import TOKEN, Decode
 from blockproof.fuzz.bench.workload import BLOCK, BenchPiece, BenchWorkload, require, table_facts
 from blockproof.impl.hashing import block_hashing
+from blockproof.impl.managers import coordinator
 from blockproof.impl.managers.coordinator import KVCacheCoordinator
 from blockproof.impl.managers.kv_cache_manager import KVCacheManager
 from blockproof.impl.managers.steps import OneGroupSteps, RunningSteps
@@ -233,7 +234,7 @@ TRICKS: tuple[Trick, ...] = (
     Trick(
         "one-group",
         "the loops for any number of groups",
-        ((RunningSteps, "is_simple", False),),
+        ((coordinator, "are_simple", lambda *given: False),),
         RunningSteps.advance,
         "step that takes a block and registers one, 256 requests",
         "request",

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from .tensors.kv_cache_tensors import KVCacheOutOfMemoryError, KVCacheTensors, allocate_kv_cache
     from .tensors.layer_cache import LayerCache
     from .tensors.layout import LayerPlan, PageLayout, Part, page_layout, plan_tensors
-    from .tensors.paged_keys import PagedKeys
     from .tensors.table_layout import GroupTable, tables_of
+    from .tensors.torch_kernels import PagedKeys
 
 # A library leaves it to the program whether its warnings are shown.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -90,7 +90,7 @@ _LATE = {
     "LayerCache": "tensors.layer_cache",
     "LayerPlan": "tensors.layout",
     "PageLayout": "tensors.layout",
-    "PagedKeys": "tensors.paged_keys",
+    "PagedKeys": "tensors.torch_kernels",
     "Part": "tensors.layout",
     "allocate_kv_cache": "tensors.kv_cache_tensors",
     "page_layout": "tensors.layout",

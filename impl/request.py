@@ -17,6 +17,12 @@ class Request:
     need them.
     """
 
+    __slots__ = (
+        *("request_id", "num_computed_tokens", "block_hashes", "_all_token_ids", "num_prompt_tokens", "_next_full"),
+        *("__dict__", "__weakref__"),
+    )
+    # What every step reads lies in the object itself: with thousands of requests memory is what is waited for.
+
     def __init__(
         self,
         request_id: str,
@@ -39,7 +45,6 @@ class Request:
         abort_immediately: bool = False,
         skip_reading_prefix_cache: bool | None = None,
     ) -> None:
-        # What every step reads stands together, and first: with thousands of requests memory is what is waited for.
         self.request_id = request_id
         self.num_computed_tokens = 0
         self.block_hashes: list[BlockHash] = []

@@ -63,6 +63,10 @@ class Rule:
         """Most blocks one request holds at once, where that is less than its length."""
         return None
 
+    def longest(self, lookahead: int) -> int:
+        """Tokens of the longest step with lookahead, as caps count: for one of it they have room (T16.lookahead)."""
+        return self.shape.max_num_batched_tokens + max(0, lookahead - 1)
+
 
 class Full(Rule):
     """Full attention."""
@@ -87,8 +91,7 @@ class Sliding(Rule):
 
     def cap(self, lookahead: int = 0) -> int:
         """See `arith.cap_sliding` (T4)."""
-        batched, max_len = self.shape.max_num_batched_tokens, self.shape.max_model_len
-        return arith.cap_sliding(self.w + self.again, self.b, batched, max_len) + arith.cdiv(lookahead, self.b)
+        return arith.cap_sliding(self.w + self.again, self.b, self.longest(lookahead), self.shape.max_model_len)
 
 
 class Chunked(Rule):
@@ -106,8 +109,7 @@ class Chunked(Rule):
 
     def cap(self, lookahead: int = 0) -> int:
         """See `arith.cap_chunked` (T6)."""
-        batched, max_len = self.shape.max_num_batched_tokens, self.shape.max_model_len
-        return arith.cap_chunked(self.k, self.b, batched, max_len) + arith.cdiv(lookahead, self.b)
+        return arith.cap_chunked(self.k, self.b, self.longest(lookahead), self.shape.max_model_len)
 
 
 class Step(NamedTuple):

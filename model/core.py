@@ -62,8 +62,9 @@ class Model(Core):
         """Apply one operation. Returns its outcome."""
         self.refusal, self.copied, self.offered = "", (), ()
         self.state.metrics.now += type(operation) is not ops.Landed  # which is no call
-        error = legal.error_of(self, operation)
-        outcome = Failed(error) if error else self.carry_out(operation)
+        outcome = Failed(error) if (error := legal.error_of(self, operation)) else self.carry_out(operation)
+        if type(operation) in (ops.Allocate, ops.AllocateBatch) and type(outcome) is Done:
+            self.policy.finish(self)
         self.last = (operation, outcome)
         self.offered += self.policy.reused(self) if self.policy.reused is not None else ()
         return outcome
@@ -196,7 +197,6 @@ class Model(Core):
         request.written = request.written.then(Step(total, main, drafts), loaded=op.external > 0)
         if self.shape.caching and not op.delay:
             self.register(op.request, min(main, len(request.tokens)))
-        self.policy.finish(self)
         request.compute(local + op.external)
         request.scheduled, request.arriving, request.runs = op.new_tokens, op.external if op.delay else 0, not op.delay
         if self.policy.counts_admitted and op.hit and self.shape.caching and not request.submit.skip_lookup:
@@ -204,7 +204,7 @@ class Model(Core):
         return tuple(new)
 
     def allocate_batch(self, op: ops.AllocateBatch) -> Value:
-        """One allocation after the other; a refusal holds up no other."""
+        """One allocation after the other, all for one step; a refusal holds up no other."""
         return tuple([getattr(self.carry_out(one), "value", None) for one in op.allocations])
 
     def arrive(self, op: ops.Arrive) -> None:

@@ -1,7 +1,5 @@
-"""How long blocks live, lie idle and wait between uses, for one block in so many (core.md §5).
-
-The clock counts operations: each takes one second, and nothing passes within one.
-"""
+"""How long blocks live, lie idle and wait between uses, for one block in so many (core.md §5). The clock counts
+operations: each takes one second, and nothing passes within one."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -211,7 +211,7 @@ class ReadTable(OnRequest):
 @dataclass(frozen=True)
 class AllocateBatch(Operation):
     """Several requests get room for their next step in one call: as by one `Allocate` after the other, also
-    behind a refusal. Done(what each of them carries, None for a refusal)."""
+    behind a refusal; copies run behind the call. Done(what each of them carries, None for a refusal)."""
 
     requests: tuple[str, ...]
     new_tokens: int = 1

@@ -231,6 +231,14 @@ def test_the_page_of_the_device_is_written_without_one(tmp_path):
     page = written.read_text(encoding="utf-8")
     assert page.startswith("# On the device\n")
     assert "| cpu |" in page
+    said = subprocess.run([*words, "--code"], cwd=ROOT, capture_output=True, text=True, timeout=200).stdout
+    assert f"* of the code `{said.split()[1].rstrip(',')}`" in page
+    assert re.search("^\\* of the code `[0-9a-f]{12}`", (ROOT / "docs/evidence/device.md").read_text(), re.MULTILINE)
+    if not import_module("torch").cuda.is_available():
+        words[3] = "cuda"
+        done = subprocess.run([*words, "--write", str(written)], cwd=ROOT, capture_output=True, text=True, timeout=200)
+        assert (done.returncode, done.stdout.partition(" here: ")[0].split()[-3:]) == (3, ["sees", "no", "GPU"])
+        assert written.read_text(encoding="utf-8") == page
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="make tensors")

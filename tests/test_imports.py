@@ -104,7 +104,7 @@ def test_imports_between_folders_of_the_harness_lead_down(graph: dict[str, set[s
         ("fuzz.runs.lockstep", "fuzz.traces.shrink"),
         ("fuzz.oracles.shadow", "fuzz.runs"),
         ("fuzz.findings.finding", "fuzz.workload.draw"),
-        ("fuzz.releases.campaign", "fuzz.cli.main"),
+        ("fuzz.releases.diff", "fuzz.cli.main"),
         ("fuzz.runs.run", "fuzz"),
     ],
 )
@@ -117,7 +117,7 @@ def test_an_arrow_up_is_noticed(module: str, other: str) -> None:
     ("module", "other"),
     [
         ("fuzz.adapters.impl", "fuzz.targets.base"),
-        ("fuzz.cli.main", "fuzz.releases.campaign"),
+        ("fuzz.cli.main", "fuzz.releases.diff"),
         ("fuzz.runs.lockstep", "fuzz.runs.run"),
         ("fuzz.runs.lockstep", "model.core"),
         ("fuzz.cli.prove", "proofs.theorems"),

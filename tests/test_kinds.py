@@ -125,6 +125,7 @@ ABOUT_SOME_KINDS = {
     "impl/today/coordinator.py": "states, and a retention interval that needs windows",
     "impl/today/__init__.py": "names of specs",
     "impl/today/under_vllm.py": "our spec for each of vLLM's",
+    "impl/today/windows.py": "specs of windows that keep more than they read",
     "impl/today/checkpoints.py": "states inside a step",
     "impl/today/states.py": "names of states, which are offered",
     "impl/tensors/table_layout.py": "blocks for states of drafts",

@@ -137,9 +137,8 @@ def _reference_window(shape: Shape) -> Mapping[str, int]:
     return {"reference_window": min(windows)} if windows else {}
 
 
-_NOT_YET = {"Shape.reads_ahead", "Shape.host_blocks"}
-"""What the rule of today has and our core does not: chains of draft models, and a pool of the host. It refuses such a
-shape."""
+_NOT_YET = {"Shape.host_blocks"}
+"""What the rule of today has and our core does not: a pool of the host. It refuses such a shape."""
 
 
 def _called_as(core: str) -> Release:
@@ -148,7 +147,7 @@ def _called_as(core: str) -> Release:
         return replace(
             release_of("0.33.0"),
             loses=frozenset(),
-            offers=(OF_TODAY | KINDS_OF_FEW | {"Allocate.in_flight", "Arrive.missing"}) - _NOT_YET,
+            offers=(OF_TODAY | KINDS_OF_FEW | {"AllocateBatch", "Allocate.in_flight", "Arrive.missing"}) - _NOT_YET,
             kinds_missing=frozenset(),
             common_prefix=True,
             caches_unaligned_states=True,

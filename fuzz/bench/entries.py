@@ -95,7 +95,7 @@ def _prefills() -> Iterable[BenchEntry]:
     yield _prompts("evict-8k", "prefill of 8k tokens in a pool full of cached blocks", 8 * K, 16, PREFILL, full=True)
     events = (*PREFILL, "take_events")
     yield _prompts("events-8k", "prefill of 8k tokens with events, which are taken", 8 * K, 16, events)
-    reading = "taking the events of a prefill of 8k tokens"
+    reading = "taking the events of 16 prefills of 8k tokens at once"
     yield _prompts("take-events", reading, 8 * K, 16, ["take_events"], per="request")
 
 

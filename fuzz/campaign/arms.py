@@ -10,6 +10,8 @@ findings is 10, a new situation 3, a new key 1. The rule, in this order:
    taken to bring one piece of news a task. What a task brought counts `KEEP` times as much after each later task of the
    same arm, so an arm that has run dry is found out within some ten tasks.
 
+Where all have equal shares (`next_share`), each arm has one task; what cannot be run leaves its share to the others.
+
 Tasks under way count as if they had ended without news. The draw depends on the seed of the campaign and the number of
 the task alone: the same results in the same order lead to the same choices.
 """
@@ -90,6 +92,22 @@ def chosen(standings: Sequence[Standing], seed: int, number: int) -> int | None:
         return poorest
     random = Random(f"{seed}/{number}")
     return max(able, key=lambda index: _rate(standings[index], usual, random))
+
+
+def next_share(standings: Sequence[Standing]) -> tuple[int, float] | None:
+    """The arm that gets the next task where all have equal shares, and which part of what its target has; None if none
+    does for now. Each arm has one task, then those that could be run have what was meant for the others."""
+    for target in dict.fromkeys(one.arm.target for one in standings):
+        mine = {index: one for index, one in enumerate(standings) if one.arm.target == target}
+        if any(one.problem and not one.operations for one in mine.values()):
+            continue  # it cannot be started
+        if new := [index for index, one in mine.items() if not one.assigned]:
+            return new[0], 1 / len(mine)
+        useful = [index for index, one in mine.items() if one.operations and not one.problem]
+        once = [index for index in useful if mine[index].assigned == 1]
+        if once and len(useful) < len(mine) and all(one.tasks for one in mine.values()):
+            return once[0], (len(mine) - len(useful)) / len(useful) / len(mine)
+    return None
 
 
 def _cost(standings: Sequence[Standing]) -> float:

@@ -11,7 +11,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from math import ceil
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,16 +20,17 @@ import msgspec
 from ..adapters import family_of
 from ..engines.seeded import ENGINES
 from ..reports.progress import Pace
-from .arms import Standing, chosen
+from .arms import Standing, chosen, next_share
 from .checking import problems
 from .database import StoreError
 from .executor import Done, Executor
 from .exporting import write_finding, write_missing
+from .rows import write_row
 from .settings import CampaignLimits, Settings, joined, seed_of
 from .status import Status, status_of
-from .store import ANY, Gain, Store, Subject, read_standings
+from .store import ANY, Ended, Gain, Store, Subject, read_standings
 from .stories import SIMULATION
-from .tasks import Task, packed, task_of
+from .tasks import Task, TaskResult, packed, task_of
 from .work import checked_result
 
 T = TypeVar("T")
@@ -37,14 +38,6 @@ OF_A_TASK = 25
 """Traces that one task replays."""
 WAIT_S = 0.5
 TELL_S = 10.0
-
-
-class Ended(Enum):
-    """Why a session came to its end."""
-
-    LIMIT = "at its limit"
-    GIVEN_UP = "no arm is left: none of the targets can be run"
-    INTERRUPTED = "by Ctrl-C"
 
 
 @dataclass(frozen=True)
@@ -61,6 +54,8 @@ class Session:
     """Is told what is new, a line each."""
     on_progress: Callable[["Conductor"], None] = lambda conductor: None
     """Is told now and then."""
+    on_change: Callable[["Conductor", str], None] = lambda conductor, target: None
+    """Is told whenever a task on this target has told something."""
 
 
 def conduct(store: Store, executor: Executor, session: Session) -> Ended:
@@ -70,24 +65,29 @@ def conduct(store: Store, executor: Executor, session: Session) -> Ended:
     ExecutorLostError if the executor has gone: the store can be resumed all the same. The executor is left open.
     """
     store.begin_session()
+    so_far: dict[int, TaskResult] = {}
     try:
         try:
-            return Conductor(store, executor, session).run()
+            return Conductor(store, executor, session, so_far).run()
         finally:
             store.end_session()
     except KeyboardInterrupt:
         store.end_session()  # once more: Ctrl-C may have come in the middle of it
+        for result in so_far.values():
+            store.finish(result, cut=True)  # unless it has ended meanwhile
         return Ended.INTERRUPTED
 
 
 class Conductor:
     """One session."""
 
-    def __init__(self, store: Store, executor: Executor, session: Session) -> None:
+    def __init__(self, store: Store, executor: Executor, session: Session, so_far: dict[int, TaskResult]) -> None:
+        """`so_far` gets what tasks under way have told, by number."""
         self.store, self.session = store, session
         self.standings: Mapping[int, Standing] = read_standings(store.database, store.arms)
         self.under_way: dict[int, tuple[int | None, bytes]] = {}
         """Arm and task, by number."""
+        self.so_far = so_far
         self._executor = executor
         self._out = Path(store.settings.out)
         self._number = store.next_number()
@@ -103,7 +103,10 @@ class Conductor:
             if not self.under_way:
                 return ended
             for done in self._executor.done(WAIT_S):
+                arm, _ = self.under_way[done.number]
                 self._take_in(done)
+                if arm is not None:
+                    self.session.on_change(self, self.standings[arm].arm.target)
             if pace.due:
                 with pace.telling():
                     self.store.beat(len(self.under_way))
@@ -140,6 +143,8 @@ class Conductor:
     def _drawn(self) -> tuple[int, int | None, bytes] | None:
         """The next task of the arm whose turn it is, kept in the store; None if there is no arm left."""
         settings, ids = self.store.settings, list(self.standings)
+        if settings.shares is not None:
+            return self._share(settings.shares)
         index = chosen([self.standings[id] for id in ids], settings.seed, self._number)
         if index is None:
             return None
@@ -159,13 +164,33 @@ class Conductor:
         )
         return self._kept(task, ids[index])
 
+    def _share(self, whole: CampaignLimits) -> tuple[int, int | None, bytes] | None:
+        """The same where all have equal shares."""
+        if (placed := next_share([*self.standings.values()])) is None:
+            return None
+        (id, standing), settings = [*self.standings.items()][placed[0]], self.store.settings
+        arm, seed = standing.arm, settings.seed + standing.assigned
+        standing.assigned += 1
+        task = Task(
+            *(self._number, arm.target, arm.attention, arm.oracles, arm.engine, seed),
+            operations=ceil((whole.operations or 0) * placed[1]),
+            seconds=None if whole.seconds is None else whole.seconds * placed[1],
+            options=msgspec.structs.replace(settings.options, known_causes=self.store.known_causes(arm.target)),
+        )
+        return self._kept(task, id)
+
     def _kept(self, task: Task, arm: int | None, subject: Subject | None = None) -> tuple[int, int | None, bytes]:
         body = self.store.assign(task, arm, subject)
         self._number += 1
         return task.number, arm, body
 
     def _take_in(self, done: Done) -> None:
+        if not done.over:
+            self.so_far[done.number] = so_far = checked_result(done.result or b"", done.number)
+            write_row(so_far, self._out, whole=True)  # at once: whatever ends the campaign, it is not lost
+            return
         arm, body = self.under_way.pop(done.number)
+        before = self.so_far.get(done.number)
         if arm is not None:
             self.standings[arm].under_way -= 1
         problem = done.problem
@@ -173,9 +198,14 @@ class Conductor:
             result = None if done.result is None else checked_result(done.result, done.number)
         except ValueError as error:
             result, problem = None, str(error)
+        if before is not None and (result is None or result.row is None):
+            result = msgspec.structs.replace(before, problem=problem if result is None else result.problem)
+        elif result is not None and result.row is not None:
+            write_row(result, self._out, whole=False)
         if result is not None:
             gain = self.store.finish(result)
-            problem = result.problem
+            self.so_far.pop(done.number, None)
+            problem = "" if result.lacks else result.problem
         elif self.store.lost(done.number, problem):
             self.session.say(f"task {done.number}: {problem}; it is begun again")
             self._submit(done.number, arm, body)
@@ -189,7 +219,7 @@ class Conductor:
         if arm is not None:
             operations, seconds = (0, 0.0) if result is None else (result.operations, result.processor_seconds)
             self.standings[arm].ended(operations, seconds, gain.news, problem)
-        for id in gain.causes:
+        for id in gain.causes if result is None or result.row is None else ():
             self.session.say(write_finding(self.store.database, id, self._out))
 
     def _first(self) -> Iterator[tuple[int, int | None, bytes]]:

@@ -25,7 +25,8 @@ CREATE TABLE sessions (
 CREATE TABLE arms (
     id INTEGER PRIMARY KEY, target TEXT NOT NULL, attention TEXT NOT NULL, oracles TEXT NOT NULL, engine TEXT NOT NULL,
     UNIQUE (target, attention, oracles, engine));
--- state: open, done, failed (it told a problem), lost (its process died, twice). body: the task, while it is open.
+-- state: open, done, failed (it told a problem), lost (its process died, twice), cut (by Ctrl-C). body: the task, while
+-- it is open.
 -- place: how many had ended before. causes: of findings in it. subject: ids of the findings or seeds that it replays.
 CREATE TABLE tasks (
     number INTEGER PRIMARY KEY, arm INTEGER REFERENCES arms, kind TEXT NOT NULL, seed INTEGER NOT NULL,

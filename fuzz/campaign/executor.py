@@ -19,6 +19,8 @@ class Done:
     """What `run_task` returned; None if its process was lost before it could return."""
     problem: str = ""
     """How it was lost, in one line; empty if there is a result."""
+    over: bool = True
+    """False if the task goes on, and this is its result so far."""
 
 
 class ExecutorLostError(Exception):
@@ -29,8 +31,8 @@ class ExecutorLostError(Exception):
 class Executor(Protocol):
     """Does tasks, several at a time, and tells in any order what came of them.
 
-    Each task that was submitted is told once, by one `Done`. A task whose process dies is told with a problem; one
-    whose machine is lost, through no fault of its own, the executor does again elsewhere without telling.
+    Each task that was submitted is told once, by one `Done` that is over. A task whose process dies is told with a
+    problem; one whose machine is lost, through no fault of its own, the executor does again elsewhere without telling.
     """
 
     @property
@@ -65,7 +67,10 @@ class LocalExecutor:
     def done(self, timeout_s: float) -> list[Done]:
         """See `Executor`."""
         events = self._pool.events(timeout_s)
-        return [Done(key, said) if isinstance(said, bytes) else Done(key, None, str(said)) for key, said, _ in events]
+        return [
+            Done(key, said, over=over) if isinstance(said, bytes) else Done(key, None, str(said))
+            for key, said, over in events
+        ]
 
     def close(self) -> None:
         """See `Executor`."""
@@ -73,4 +78,4 @@ class LocalExecutor:
 
 
 def _work(task: bytes, desk: Desk) -> bytes:
-    return run_task(task)
+    return run_task(task, desk.tell)

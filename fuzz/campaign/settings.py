@@ -32,13 +32,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     options: Options = Options()
     limits: CampaignLimits = CampaignLimits()
     """Over all its sessions."""
+    shares: CampaignLimits | None = None
+    """What each target has, in equal shares for its attention types; None to go where news are."""
+    allow_vacuous: bool = False
+    """With `shares`: take it if runs test nothing."""
     out: str = "findings"
     """Folder for what is found."""
 
     def arms(self) -> Iterator[Arm]:
         """What the budget is shared among."""
         for target, oracles in self.targets.items():
-            for judges in judged_together(oracles):
+            for judges in judged_together(oracles) if self.shares is None else [oracles]:
                 for engine in self.engines:
                     yield from (Arm(target, attention, judges, engine) for attention in self.attention)
 

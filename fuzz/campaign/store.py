@@ -7,15 +7,17 @@ result is there: after a kill it is done again, and none is counted twice.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import cast
 
 import msgspec
 
+from ..reports.campaign import CampaignRow
 from .arms import OF_A_CAUSE, OF_A_KEY, OF_A_SITUATION, Arm, Standing
 from .database import Database, StoreError
 from .settings import Settings
-from .tasks import ReplayShown, Seed, Task, TaskFinding, TaskResult, digest, encoded, task_of
+from .tasks import Cause, ReplayShown, Seed, Task, TaskFinding, TaskResult, digest, encoded, task_of
 
 ATTEMPTS = 2
 """How often a task is begun whose process dies."""
@@ -23,6 +25,14 @@ ANY = ""
 """The attention types of a task that replays findings: they may be of any, and what they reach is not counted."""
 Subject = Mapping[str, Sequence[int]]
 """What a task of kind `replay` replays: ids of `findings` or of `seeds`, in the order of its traces."""
+
+
+class Ended(Enum):
+    """Why a session came to its end."""
+
+    LIMIT = "at its limit"
+    GIVEN_UP = "no arm is left: none of the targets can be run"
+    INTERRUPTED = "by Ctrl-C"
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,20 @@ class Gain:
         return OF_A_CAUSE * self.new_causes + OF_A_SITUATION * self.situations + OF_A_KEY * self.keys
 
 
+class KeptRow(msgspec.Struct, frozen=True):
+    """What is kept of a task for people."""
+
+    row: CampaignRow
+    causes: tuple[Cause, ...]
+    """Of its findings, in order."""
+
+    @classmethod
+    def of(cls, result: TaskResult) -> "KeptRow":
+        """That of a result that has one."""
+        assert result.row is not None
+        return cls(result.row, tuple(found.cause for found in result.findings))
+
+
 class Store:
     """The store of a campaign, for its one writer."""
 
@@ -66,6 +90,8 @@ class Store:
         except BaseException:
             self.database.close()
             raise
+        self.rows = self._rows()
+        """Those of all tasks that had one."""
         self._known_keys: dict[tuple[str, str], set[bytes]] = {}
         self._session: int | None = None
 
@@ -147,8 +173,9 @@ class Store:
             self._end(number, "lost", TaskResult(number, problem=problem), Gain())
             return False
 
-    def finish(self, result: TaskResult) -> Gain | None:
-        """A task has ended: count all that it came to. None if it had ended before, then nothing is counted.
+    def finish(self, result: TaskResult, *, cut: bool = False) -> Gain | None:
+        """A task has ended: count all that it came to. None if it had ended before, then nothing is counted. `cut`:
+        that is what it had told, and it never comes to its end.
 
         StoreError if there is no such task.
         """
@@ -167,7 +194,13 @@ class Store:
             if subject is not None:
                 kept = msgspec.json.decode(cast(str, subject), type=dict[str, list[int]])
                 self._keep_replayed(task, kept, result.replayed)
-            self._end(result.number, "failed" if result.problem else "done", result, gain)
+            if result.row is not None:
+                row = KeptRow.of(result)
+                text = msgspec.json.encode(row).decode()
+                self.database.do("INSERT INTO meta VALUES (?, ?)", f"row {result.number:09}", text)
+                self.rows.append(row)
+            failed = result.problem and not result.lacks
+            self._end(result.number, "cut" if cut else "failed" if failed else "done", result, gain)
         self._known_keys.setdefault((task.target, task.attention), set()).update(map(digest, fresh))
         return gain
 
@@ -294,6 +327,19 @@ class Store:
         """Ids and data of the traces in the corpus."""
         query = "SELECT id, data FROM seeds WHERE target = ? AND attention = ? AND form = 'trace' ORDER BY id"
         return cast(list[tuple[int, bytes]], self.database.rows(query, target, attention))
+
+    def _rows(self) -> list[KeptRow]:
+        kept = self.database.rows("SELECT value FROM meta WHERE name LIKE 'row %' ORDER BY name")
+        return [msgspec.json.decode(cast(str, text), type=KeptRow) for (text,) in kept]
+
+    def end_of(self, target: str) -> tuple[str, bool]:
+        """Why not all tasks of a target came to their end, and whether they did."""
+        query = "SELECT state, problem FROM arms LEFT JOIN tasks ON arm = arms.id WHERE target = ? ORDER BY number"
+        states = cast(list[tuple[str | None, str]], self.database.rows(query, target))
+        failed = [problem for state, problem in states if state in ("failed", "lost")]
+        if not failed and all(state == "done" and problem for state, problem in states):
+            failed = [problem for _, problem in states]  # it lacks all that was asked for
+        return failed[0] if failed else "", not failed and all(state == "done" for state, _ in states)
 
     def close(self) -> None:
         """Close the file."""

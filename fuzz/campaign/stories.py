@@ -4,8 +4,8 @@ a story, where a target's finding has a trace.
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,10 @@ from ..engines.story_fuzzing import StoryOutcome, play, read_stored, simulate, s
 from ..findings.severity import Severity
 from ..findings.words import plural
 from ..findings.writing import write_file
+from ..reports.campaign import CampaignFound, CampaignRow
+from ..reports.run import RunDocument
+from ..reports.scheduler import SchedulerDocument
+from ..reports.summary import NEW
 from ..simulation.judges import CAPACITY, FATE, JUDGES, MEMORY, PROGRESS, TOKENS
 from ..traces.files import STORY, TraceError
 from .tasks import Cause, ReplayShown, Task, TaskFinding, TaskResult
@@ -34,26 +38,50 @@ _SEVERITY: Mapping[str, Severity] = {
 }
 
 
-def simulated(task: Task) -> TaskResult:
-    """What a task on an engine comes to, without the seconds. TargetUnavailableError if the engine cannot be made, or
-    says what cannot be meant."""
+def simulated(task: Task, tell: Callable[[TaskResult], None] = lambda result: None) -> TaskResult:
+    """What a task on an engine comes to, without the seconds; `tell` hears what was found so far.
+
+    TargetUnavailableError if the engine cannot be made, or says what cannot be meant.
+    """
     if task.kind == "replay":
         return _replayed(task)
     attention = () if task.attention == ALL else (task.attention,)
-    asked = StoryTask(task.seed, steps=task.operations, attention=attention, shrink_seconds=task.options.shrink_seconds)
-    outcome = simulate(task.target, asked, None, lambda line: None)
+    asked = StoryTask(task.seed, steps=task.operations or None, seconds=task.seconds, attention=attention)
+    asked = replace(asked, shrink_seconds=task.options.shrink_seconds)
+    outcome = simulate(task.target, asked, None, lambda line: None, on_found=lambda far: tell(_result(task, far)))
+    return _result(task, outcome)
+
+
+def _result(task: Task, outcome: StoryOutcome) -> TaskResult:
     told, reached = outcome.told, outcome.told.get("reached", {})
-    built = told.get("stories", 0) - sum(told.get("not_built", {}).values())
+    runs, unbuilt = told.get("stories", 0), sum(told.get("not_built", {}).values())
+    findings = [*_findings(outcome, task)]
     return TaskResult(
         task.number,
         told.get("steps", 0),
-        runs=told.get("stories", 0),
-        unbuilt=told.get("stories", 0) - built,
+        runs=runs,
+        unbuilt=unbuilt,
         situations={name: many for name, many in sorted(reached.items()) if many},
         keys=tuple(sorted(f"{name} x{1 << (many.bit_length() - 1)}" for name, many in reached.items() if many > 0)),
-        findings=tuple(_findings(outcome, task)),
-        problem=_problem(outcome),
+        findings=tuple(findings),
+        problem=_problem(outcome) if told or outcome.lost else "",
+        row=_row(task, outcome.document(), findings) if task.options.at_once else None,
     )
+
+
+def _row(task: Task, run: SchedulerDocument, findings: Sequence[TaskFinding]) -> CampaignRow:
+    """The same for people."""
+    cell = RunDocument(task.target, run.stories, run.steps, SIMULATION, task.seed, run.seconds, oracles=[*ORACLES])
+    cell.reached, cell.history = run.reached, run.history
+    cell.attention, cell.unbuilt = {task.attention: run.stories}, {task.attention: sum(run.not_built.values())}
+    row = CampaignRow(task.target, cells={task.attention: cell})
+    for one in findings:
+        judge, rule = one.cause[1:3]
+        found = CampaignFound(str(Severity(one.severity)), one.oracle, judge, rule, task.attention)
+        found.root_cause, found.text = one.root or NEW, one.text
+        found.times, found.operations = one.times, one.operations
+        row.findings.append(found)
+    return row
 
 
 def _problem(outcome: StoryOutcome) -> str:
@@ -70,6 +98,7 @@ def _findings(outcome: StoryOutcome, task: Task) -> Iterator[TaskFinding]:
         ones = [one for one in outcome.found if one["name"] == name]
         smallest = min(ones, key=lambda one: len(json.dumps(one["story"])))
         cause: Cause = (SIMULATION, smallest["judge"], smallest["known"] or smallest["rule"])
+        cause += (task.attention,) if task.options.at_once else ()
         kept = {**smallest, "finding": {"identity": [smallest["judge"], smallest["rule"]]}}
         known = cause in task.options.known_causes
         yield TaskFinding(

@@ -19,6 +19,8 @@ import msgspec
 
 from ...model.ops import Failed
 from ..opening.process import ChildLimits
+from ..reports.campaign import CampaignRow
+from ..reports.document import TraceDocument
 from ..runs.run import Run
 
 Cause = tuple[str, ...]
@@ -42,6 +44,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Findings of these are counted, but not shrunk again."""
     known_keys: bytes = b""
     """Digests of what runs have reached before (`packed`): no trace is kept for it again."""
+    at_once: bool = False
+    """Of a campaign that is told at its end: each attention type has findings of its own, and each result a row."""
     traces: tuple[str, ...] = ()
     """What a task of kind `replay` replays: trace files as JSON."""
 
@@ -61,6 +65,8 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int
     operations: int
     """After so many the run at hand is the last one."""
+    seconds: float | None = None
+    """The same of seconds."""
     kind: Literal["fuzz", "replay"] = "fuzz"
     options: Options = Options()
 
@@ -84,6 +90,8 @@ class TaskFinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In how many runs it came up."""
     root: str = ""
     """Its root cause (`engines.root_causes`); empty if nobody has asked."""
+    page: TraceDocument | None = None
+    """What its page shows, if that was made."""
 
 
 class Seed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,6 +138,10 @@ class TaskResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of kind `replay`: for each of its traces, in order."""
     problem: str = ""
     """Why nothing, or not all, was done: the target cannot be started, a bug. Empty if there was none."""
+    lacks: bool = False
+    """True if it is `at_once`, and that is that the target has no cores of these attention types."""
+    row: CampaignRow | None = None
+    """The same for people, if it is `at_once`; its findings are those above."""
 
 
 def encoded(value: Task | TaskResult) -> bytes:

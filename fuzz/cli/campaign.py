@@ -3,7 +3,7 @@ hours or days (`stored`).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +22,7 @@ from .options import (
     SeedOption,
     ShrinkOption,
     attention_names,
+    guarded,
     is_auto,
     jobs_option,
     oracles_or_usage,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 DEFAULT_OPERATIONS = 200_000
 DEFAULT_OUT = Path("findings")
-OF_STORE = {"task_operations", "from_corpus", "ray", "engine"}
+OF_STORE = {"task_operations", "from_corpus", "ray"}
 """Options of a campaign with a store only."""
 OF_ONCE = {"write", "allow_vacuous", "live"}
 """Options of a campaign without one."""
@@ -80,7 +81,7 @@ RayOption = Annotated[
         "it has cores. Needs the extra `cluster`.",
     ),
 ]
-JobsOption = Annotated[int, jobs_option("Targets at a time, with a store tasks", 256)]
+JobsOption = Annotated[int, jobs_option("Tasks at a time", 256)]
 FolderOption = Annotated[Path, to_folder("Folder for what is found, one below it for each target.")]
 WriteOption = Annotated[Path | None, to_file("Write the tables as Markdown to this file.")]
 
@@ -117,9 +118,9 @@ def campaign(
     A target that cannot be started, dies, hangs or eats memory does not end the others. Exits with 1 on a finding, 3 if
     nothing could be tested or a run tested nothing, 130 if Ctrl-C ended it and nothing was found.
 
-    With --store it is cut into tasks, which go where something new still comes. It can be killed at any time; the same
-    command or --resume goes on with it. With --ray the tasks are done on a cluster; one that cannot be reached, or goes
-    away, ends the campaign with 3.
+    A task is an attention type on a target, and all have the same share. With --store there are many, which go
+    where something new still comes. It can be killed at any time; the same command or --resume goes on with it.
+    With --ray the tasks are done on a cluster; one that cannot be reached, or goes away, ends the campaign with 3.
     """
     if context.invoked_subcommand is not None:
         return
@@ -128,12 +129,11 @@ def campaign(
     asked = CampaignAsked(target or [], releases, oracle, attention, limits, seed, shrink_seconds, out, jobs, as_json)
     if resume is not None:
         raise typer.Exit(_with_store(Going(resume, None, seed, limits, jobs, from_corpus, as_json), ray))
+    wanted = (_engine_settings if are_engines(asked.targets, engine) else _settings)(asked, task_operations)
     if store is not None:
-        made = _engine_settings if are_engines(asked.targets, engine) else _settings
-        wanted = made(asked, task_operations)
         raise typer.Exit(_with_store(Going(store, wanted, seed, limits, jobs, from_corpus, as_json), ray))
     with page_of(live, teller(True)) as page:
-        raise typer.Exit(_at_once(asked, write, allow_vacuous, page))
+        raise typer.Exit(_at_once(asked, wanted, write, allow_vacuous, page))
 
 
 @dataclass(frozen=True)
@@ -232,39 +232,32 @@ def _with_store(going: Going, ray: str | None) -> int:
     return run_with_store(going, executor)
 
 
-def _at_once(asked: CampaignAsked, write: Path | None, allow_vacuous: bool, page: "LivePage | None") -> int:
+def _at_once(
+    asked: CampaignAsked,
+    wanted: "Callable[[int], Settings]",
+    write: Path | None,
+    allow_vacuous: bool,
+    page: "LivePage | None",
+) -> int:
     """The campaign without a store: each target has its share. Returns the exit code."""
-    from ..engines.plan import Plan
-    from ..releases import campaign_report as report
-    from ..releases.campaign import CampaignResult, Orders, run_by_oracles
-    from ..releases.campaign_report import LiveCampaign
-    from ..releases.findings import known_causes
-    from ..reports.formats import show
-    from ..reports.progress import steps
+    import msgspec
 
-    judges, names = asked.judges(), attention_names(asked.attention)
+    from ..campaign.once import run_once, write_campaign
+    from ..campaign.settings import CampaignLimits
+    from ..reports.formats import reports, show
+
+    say, settings = teller(True), wanted(seed_or_drawn(asked.seed))
     operations, seconds = asked.limits
     if operations is None and seconds is None:
         operations = DEFAULT_OPERATIONS
-    plan = Plan(seed_or_drawn(asked.seed), seconds, operations, names, allow_vacuous=allow_vacuous)
-    orders, say = Orders(replace(plan, roots=known_causes()), asked.shrink_s), teller(True)
-    specs, out = [*judges], folder_or_usage(asked.out)
-    with steps(len(specs), "target") as advance:
-        ended: set[str] = set()
-        whole, live = report.KeptWhole(out, orders.plan.seed), LiveCampaign(page, specs, orders, out)
-
-        def changed(row: CampaignResult) -> None:
-            whole.keep(row)
-            ended.update([row.target] if row.done or row.problem else [])
-            advance(len(ended), row.target)
-            say(report.progress_line(row))
-            live.changed(row)
-
-        rows = run_by_oracles(judges, orders, asked.jobs, say, changed, live.grown if page else None)
-        report.keep_findings(rows, out, orders.plan.seed)
-        live.ended(rows)
-
-    done = report.document(rows)
+    for judges in dict.fromkeys(settings.targets.values()):
+        judged = [spec for spec, oracles in settings.targets.items() if oracles == judges]
+        say(f"{', '.join(judged)}: {', '.join(judges)}; seed {settings.seed}")
+    options = msgspec.structs.replace(settings.options, at_once=True)
+    shares = {"limits": CampaignLimits(), "shares": CampaignLimits(seconds, operations), "options": options}
+    out = str(folder_or_usage(asked.out))
+    settings = msgspec.structs.replace(settings, **shares, allow_vacuous=allow_vacuous, out=out)
+    done = guarded(lambda: run_once(settings, asked.jobs, say, page))
 
     def tell() -> None:
         if asked.as_json:
@@ -274,14 +267,10 @@ def _at_once(asked: CampaignAsked, write: Path | None, allow_vacuous: bool, page
             print("\n".join(done.lines()))
 
     def kept() -> None:
-        folder = report.write_campaign(done, out).parent
+        folder = write_campaign(done, asked.out).parent
         say(f"to look at it: blockproof report {folder} --open")
 
-    def page_too() -> None:
-        if write is not None:
-            report.write_page(done, write)
-
-    return written(done.exit_code, (tell, kept, page_too))
+    return written(done.exit_code, (tell, kept, *reports(done, None, write)))
 
 
 def _specs(targets: list[str], releases: str | None) -> list[str]:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,7 +37,7 @@ from .options import (
     teller,
     usage,
 )
-from .outputs import folder_or_usage, to_file, written
+from .outputs import JunitOption, MarkdownOption, folder_or_usage, to_file, written
 
 if TYPE_CHECKING:
     from ..engines.fuzzing import FuzzOutcome
@@ -65,8 +64,8 @@ def fuzz(
     jobs: Annotated[int, jobs_option("Processes, each with a seed of its own")] = 1,
     shrink_seconds: ShrinkOption = 60.0,
     out: OutOption = Path("findings"),
-    junit: Annotated[Path | None, to_file("Write the report as JUnit XML to this file.")] = None,
-    write: Annotated[Path | None, to_file("Write the report as Markdown to this file.")] = None,
+    junit: JunitOption = None,
+    write: MarkdownOption = None,
     floors: FloorsOption = None,
     chaos: Annotated[bool, typer.Option("--chaos", help="Break preconditions on purpose.")] = False,
     isolate: IsolateOption = None,
@@ -145,6 +144,4 @@ def _told(
         for line in add_entries(write_known, outcome.every) if write_known else ():
             tell(line)
 
-    forms = ((junit, formats.junit), (write, formats.markdown))
-    reports = [partial(formats.write, document, form, path) for path, form in forms if path is not None]
-    return written(outcome.exit_code, (report, *reports, entries))
+    return written(outcome.exit_code, (report, *formats.reports(document, junit, write), entries))

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -81,3 +81,7 @@ def _try(option: str, path: Path, *, is_folder: bool) -> None:
         why = getattr(error, "strerror", None) or error
         what = "folder" if is_folder else "file"
         raise typer.BadParameter(f"{option}: {path}: {why}; name a {what} that can be written") from None
+
+
+JunitOption = Annotated[Path | None, to_file("Write the report as JUnit XML to this file.")]
+MarkdownOption = Annotated[Path | None, to_file("Write the report as Markdown to this file.")]

@@ -19,7 +19,7 @@ from .options import (
     teller,
     timed_teller,
 )
-from .outputs import folder_or_usage
+from .outputs import JunitOption, MarkdownOption, folder_or_usage, written
 
 
 def simulate(
@@ -40,6 +40,8 @@ def simulate(
     fault: Annotated[str, typer.Option(help="Plant this mistake into the engine, to see that it is noticed.")] = "",
     shrink_seconds: ShrinkOption = 30.0,
     out: OutOption = Path("findings"),
+    junit: JunitOption = None,
+    write: MarkdownOption = None,
     live: LiveOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,6 +52,7 @@ def simulate(
     from ..engines.stories import StoryTask
     from ..engines.story_fuzzing import simulate as run
     from ..engines.story_pages import with_pages
+    from ..reports.formats import reports
 
     if target is None:
         raise typer.BadParameter("name an engine with --target, as in --target my_engine.py:make_engine")
@@ -71,5 +74,9 @@ def simulate(
     with page_of(live, teller(True)) as page:
         outcome = guarded(lambda: run(name, task, out, timed_teller(), page))
     guarded(lambda: with_pages(outcome, timed_teller()))
-    print(outcome.document().text() if as_json else "\n".join(outcome.lines()))
-    raise typer.Exit(outcome.exit_code)
+    document = outcome.document()
+
+    def report() -> None:
+        print(document.text() if as_json else "\n".join(outcome.lines()))
+
+    raise typer.Exit(written(outcome.exit_code, (report, *reports(document, junit, write))))

@@ -9,10 +9,10 @@ from .options import guarded, teller
 from .outputs import tagged
 
 if TYPE_CHECKING:
-    from ..campaign.conduct import Ended
     from ..campaign.executor import Executor
     from ..campaign.settings import Settings
     from ..campaign.status import Status
+    from ..campaign.store import Ended
 
 
 @dataclass(frozen=True)

@@ -193,9 +193,10 @@ def simulate(
     say: Callable[[str], None],
     page: LivePage | None = None,
     at: Home | None = None,
+    on_found: Callable[[StoryOutcome], None] = lambda outcome: None,
 ) -> StoryOutcome:
     """Run stories in the interpreter of the target; write what is found into the folder `out`. `page` shows them while
-    they go on; `at`: what is opened, and where, if the name does not say it.
+    they go on; `at`: what is opened, and where, if the name does not say it; `on_found` is told of each finding.
 
     ValueError for a name that means no engine, for an engine that declares what cannot be meant, and for attention
     types and options that it does not have. TargetUnavailableError if it is not installed or cannot be made, and if a
@@ -207,9 +208,11 @@ def simulate(
         page.show(_so_far(outcome))
     begin = time.monotonic()
     with python_for(target, at) as python:
-        _run(outcome, python, task, out, say, page)
+        _run(outcome, python, task, out, say, page, on_found)
         if outcome.lost:
             _settle(outcome, python, out, say, time.monotonic() - begin)
+            if not outcome.lost:
+                on_found(outcome)
     if page is not None:
         words = f"ended by {interrupted_by()}" if outcome.interrupted else "the run has ended"
         page.show(News(TITLE, words, outcome.document(), 1.0, ended=True))
@@ -223,6 +226,7 @@ def _run(
     out: Path | None,
     say: Callable[[str], None],
     page: LivePage | None = None,
+    on_found: Callable[[StoryOutcome], None] = lambda outcome: None,
 ) -> None:
     """Run a process, and take what it tells."""
     command = python.words(f"{__package__}.stories", json.dumps(asdict(task)))
@@ -230,6 +234,8 @@ def _run(
         try:
             for told in printing:
                 _take(outcome, told, out, say)
+                if "found" in told:
+                    on_found(outcome)
                 if page is not None and not told.keys() & {"progress", "begun", "shown", "noticed"}:
                     page.grown(lambda: _so_far(outcome))
             if not outcome.told:
@@ -238,6 +244,7 @@ def _run(
             outcome.interrupted = True
     if outcome.noticed:  # there was no time to make it smaller
         _take(outcome, {"found": outcome.noticed}, out, say)
+        on_found(outcome)
 
 
 def _settle(

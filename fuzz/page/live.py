@@ -32,7 +32,7 @@ EARLY_S = 10.0
 """What is told of a run that has only begun, such as that it tested nothing, may still change."""
 BEHIND_S = 1.5
 """So long ago one of several processes may have told last; rates from then on would be too low."""
-WAITING = ("its page is made at the end of the run", "its page is made once its target has ended")
+WAITING = ("its page is made at the end of the run", "its page is made once its task has ended")
 """What is said of a finding without a page; the second one in a campaign."""
 COLUMNS = ["process", "seed", "runs", "operations", "operations a second", "state"]
 """Of the table of processes."""

@@ -258,9 +258,16 @@ def origins(modules: Iterable[ModuleType], place: CommitPlace) -> tuple[int, lis
     """How many modules are of the commit, and the names of those of the user's checkout, without blockproof's own."""
     own, strays = 0, []
     for module in modules:
-        path = os.path.realpath(getattr(module, "__file__", None) or "")
+        if not (file := getattr(module, "__file__", None)):
+            continue  # it is built in, or a folder
+        path = os.path.realpath(file)
         if path.startswith(place.tree + os.sep):
             own += 1
-        elif in_checkout(path, place.checkout) and not module.__name__.startswith(f"{_ROOT}."):
+        elif in_checkout(path, place.checkout) and not _name_of(module).startswith(f"{_ROOT}."):
             strays.append(module.__name__)
     return own, sorted(strays)
+
+
+def _name_of(module: ModuleType) -> str:
+    """Of a module that runs as `__main__`, that in its package."""
+    return module.__name__ if module.__spec__ is None else module.__spec__.name

@@ -130,6 +130,10 @@ class CampaignDocument(ResultDocument, tag="campaign"):
         """See `ResultDocument`."""
         return [_card(row, one) for row, one in self.found]
 
+    def told_in_full(self) -> Sequence[FoundCard]:
+        """Those without a root cause that is known."""
+        return [_card(row, one) for row, one in self.found if one.root_cause in ("", NEW)]
+
     def pages(self) -> list[str]:
         """See `ResultDocument`."""
         return [one.page for _, one in self.found]

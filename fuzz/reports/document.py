@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..findings.words import plural
+from .cases import ResultCase
 from .charts import Chart
 from .story import StoryDocument, Verdict
 
@@ -189,6 +190,11 @@ class FoundCard(msgspec.Struct, omit_defaults=True):
     file: str = ""
     """The file of its trace."""
 
+    def whole(self) -> str:
+        """All about it, with what repeats it."""
+        again = [f"repeat it: {self.command}"] if self.command else []
+        return "\n".join([self.headline, self.text, *again])
+
 
 class Cell(msgspec.Struct, omit_defaults=True):
     """A target, an oracle and an attention type of a campaign."""
@@ -343,6 +349,18 @@ class ResultDocument(msgspec.Struct, tag_field="document"):
         """The findings."""
         return []
 
+    def cases(self) -> Sequence[ResultCase]:
+        """What may pass or fail. One thing, unless a kind of document parts it: it fails with each finding, and without
+        any if something else is wrong."""
+        failures, lead = [(card.headline, card.whole()) for card in self.told_in_full()], self.lead()
+        if not failures and lead.mood != "good":
+            failures = [(lead.conclusion, "\n".join([lead.conclusion, *self.notes()]))]
+        return [ResultCase("blockproof", str(self.__struct_config__.tag), failures, self.lasted())]
+
+    def told_in_full(self) -> Sequence[FoundCard]:
+        """The findings that are told outside of tables."""
+        return self.cards()
+
     def pages(self) -> list[str]:
         """The page of each finding, empty where it has none."""
         return [""] * len(self.cards())
@@ -358,6 +376,10 @@ class ResultDocument(msgspec.Struct, tag_field="document"):
     def notes(self) -> list[str]:
         """What else is to be said, a line each."""
         return []
+
+    def footnote(self) -> str:
+        """What a Markdown page says before the tables."""
+        return ""
 
     def charts(self) -> list[Chart]:
         """ChartError if the numbers contradict each other."""

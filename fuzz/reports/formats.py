@@ -6,13 +6,13 @@ function here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
 from ..findings.visible import visible
 from ..findings.writing import write_file
 from .document import ResultDocument, Table
-from .run import RunDocument
 
 
 def plain(document: ResultDocument) -> str:
@@ -27,72 +27,51 @@ def show(document: ResultDocument) -> None:
     show_tables(lead.headline, document.tables(), lead.conclusion, bad=lead.mood != "good", first=first)
 
 
-def markdown(run: RunDocument) -> str:
+def markdown(document: ResultDocument) -> str:
     """The report as a Markdown page, for the summary of a CI job."""
-    lead = run.lead()
+    lead, found = document.lead(), "\n".join(document.found_lines()[1:])
+    failures = [] if found else [one for case in document.cases() for one in case.failures]
+    texts = [text if message in text else f"{message}\n{text}" for message, text in failures]
     lines = [f"## blockproof: {lead.conclusion}", "", lead.headline]
-    if run.finding is not None:
-        lines += ["", "```", *run.found_lines()[1:], "```"]
-    lines += ["", *(f"- {line}" for line in run.warnings)] if run.warnings else []
-    lines += ["", f"Judged by {', '.join(run.oracles)}. Digest of the operations: {run.digest}."]
-    return "\n".join([*lines, *markdown_tables(run.tables()), ""])
+    for text in [found] if found else texts:
+        lines += ["", "```", text, "```"] if text not in lead.conclusion else []
+    notes, foot = document.notes(), document.footnote()
+    lines += ["", *(f"- {line}" for line in notes)] if notes else []
+    lines += ["", foot] if foot else []
+    return "\n".join([*lines, *markdown_tables(document.tables()), ""])
 
 
-def junit(run: RunDocument) -> str:
-    """The report as JUnit XML: a test case for each attention type, one for the floors, and one for whether the run
-    tested anything."""
-    names = sorted(run.attention) or ["start"]
-    found = _failures(run, names)
+def junit(document: ResultDocument) -> str:
+    """The report as JUnit XML."""
+    cases = document.cases()
     suite = ElementTree.Element(
         "testsuite",
-        name=f"blockproof {run.target}",
-        tests=str(len(names) + 2),
-        failures=str(len(found) + bool(run.floors_unmet) + bool(run.tested_nothing)),
+        name=f"blockproof {getattr(document, 'target', '')}".rstrip(),
+        tests=str(len(cases)),
+        failures=str(sum(len(one.failures) for one in cases)),
         errors="0",
-        time=f"{run.seconds:.3f}",
+        time=f"{document.lasted():.3f}",
     )
-    judges = "+".join(run.oracles)
-    for name in names:
-        runs = run.attention.get(name, 0)
-        share = runs / run.runs * run.seconds if run.runs else 0.0
-        case = ElementTree.SubElement(suite, "testcase", classname=judges, name=name, time=f"{share:.3f}")
-        if name not in found and runs and run.unbuilt.get(name) == runs:
-            ElementTree.SubElement(case, "skipped", message="no such core can be built: not observed")
-        if name in found:
-            message, lines = found[name]
-            ElementTree.SubElement(case, "failure", message=message).text = "\n".join(lines)
-    case = ElementTree.SubElement(suite, "testcase", classname="floors", name="situations", time="0")
-    if unmet := run.floors_unmet:
-        ElementTree.SubElement(case, "failure", message=unmet[0]).text = "\n".join(unmet)
-    case = ElementTree.SubElement(suite, "testcase", classname="run", name="tested something", time="0")
-    if run.tested_nothing:
-        ElementTree.SubElement(case, "failure", message=run.tested_nothing).text = run.tested_nothing
-    elif run.warnings:
-        ElementTree.SubElement(case, "system-out").text = "\n".join(run.warnings)
-    ElementTree.SubElement(suite, "system-out").text = plain(run)
+    for one in cases:
+        case = ElementTree.SubElement(suite, "testcase", classname=one.judges, name=one.name, time=f"{one.seconds:.3f}")
+        if one.skipped:
+            ElementTree.SubElement(case, "skipped", message=one.skipped)
+        for message, text in one.failures:
+            ElementTree.SubElement(case, "failure", message=message).text = text
+    ElementTree.SubElement(suite, "system-out").text = "\n".join([plain(document), *document.notes()])
     text = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
     # XML has no place for control characters.
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
 
 
-def write(run: RunDocument, form: Callable[[RunDocument], str], path: Path) -> None:
-    """Write a run in one of these forms; the folder of the file is made if it is missing."""
-    write_file(path, form(run))
+def reports(document: ResultDocument, junit_to: Path | None, markdown_to: Path | None) -> list[Callable[[], None]]:
+    """Steps that write it to the files that are named, whose folders are made if they are missing."""
+    forms = ((junit_to, junit), (markdown_to, markdown))
+    return [partial(_write, document, form, path) for path, form in forms if path is not None]
 
 
-def _failures(run: RunDocument, names: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
-    """By the name of the test case that fails: a line that says why, and all that is told of it."""
-    if run.finding is None:
-        return {}
-    if len(run.findings) < 2:
-        attention = next(iter(run.findings[0].attention), "") if run.findings else ""
-        return {attention or names[0]: (run.lead().conclusion, run.found_lines()[1:])}
-    failures: dict[str, tuple[str, list[str]]] = {}
-    for one in run.findings:
-        name = next(iter(one.attention), names[0])
-        message, lines = failures.get(name, (one.headline(), []))
-        failures[name] = (message, [*lines, *one.lines()])
-    return failures
+def _write(document: ResultDocument, form: Callable[[ResultDocument], str], path: Path) -> None:
+    write_file(path, form(document))
 
 
 def filled(tables: Iterable[Table]) -> Iterator[Table]:
@@ -138,11 +117,6 @@ def show_tables(head: str, tables: Iterable[Table], foot: str, *, bad: bool, fir
             table.add_row(*(Text(visible(cell)) for cell in row))  # brackets in it are no markup
         console.print(table)
     console.print(visible(foot), style="red" if bad else "green", markup=False, soft_wrap=True)
-
-
-def markdown_sections(head: str, tables: Iterable[Table]) -> str:
-    """Tables as a Markdown page under a heading."""
-    return "\n".join([f"## {head}", *markdown_tables(tables), ""])
 
 
 def markdown_tables(tables: Iterable[Table]) -> list[str]:

@@ -14,6 +14,7 @@ from ..findings.oracle_names import BLOCKPROOF, CONTRACT, DIFFERENCE, LIVENESS, 
 from ..findings.severity import exception_of, severity
 from ..findings.words import plural
 from ..runs.canary import told_line
+from .cases import ResultCase
 from .charts import Chart, HistoryLines, history_charts
 from .document import (
     FoundCard,
@@ -279,6 +280,35 @@ class RunDocument(ResultDocument, tag="run"):
         """See `ResultDocument`."""
         return [_card(found, self.target) for found in self.findings]
 
+    def cases(self) -> Sequence[ResultCase]:
+        """One for each attention type, one for the floors, and one for whether the run tested anything."""
+        names = sorted(self.attention) or ["start"]
+        found, cases = self._failures(names[0]), list[ResultCase]()
+        for name in names:
+            runs = self.attention.get(name, 0)
+            share = runs / self.runs * self.seconds if self.runs else 0.0
+            unbuilt = name not in found and runs and self.unbuilt.get(name) == runs
+            why = "no such core can be built: not observed" if unbuilt else ""
+            cases.append(ResultCase("+".join(self.oracles), name, found.get(name, ()), share, why))
+        unmet, nothing = self.floors_unmet, self.tested_nothing
+        cases.append(ResultCase("floors", "situations", [(unmet[0], "\n".join(unmet))] if unmet else []))
+        cases.append(ResultCase("run", "tested something", [(nothing, nothing)] if nothing else []))
+        return cases
+
+    def _failures(self, otherwise: str) -> dict[str, list[tuple[str, str]]]:
+        """By the name of the case that fails: a line that says why, and all that is told of it."""
+        if self.finding is None:
+            return {}
+        if len(self.findings) < 2:
+            attention = next(iter(self.findings[0].attention), "") if self.findings else ""
+            return {attention or otherwise: [(self.lead().conclusion, "\n".join(self.found_lines()[1:]))]}
+        failures: dict[str, list[tuple[str, str]]] = {}
+        for one in self.findings:
+            name = next(iter(one.attention), otherwise)
+            [(message, text)] = failures.get(name, [(one.headline(), "")])
+            failures[name] = [(message, "\n".join([*text.splitlines(), *one.lines()]))]
+        return failures
+
     def pages(self) -> list[str]:
         """See `ResultDocument`."""
         return [found.reproduction.page or "" for found in self.findings]
@@ -286,6 +316,10 @@ class RunDocument(ResultDocument, tag="run"):
     def notes(self) -> list[str]:
         """See `ResultDocument`."""
         return list(self.warnings)
+
+    def footnote(self) -> str:
+        """See `ResultDocument`."""
+        return f"Judged by {', '.join(self.oracles)}. Digest of the operations: {self.digest}."
 
     def charts(self) -> list[Chart]:
         """See `ResultDocument`."""

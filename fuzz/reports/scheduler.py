@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ..findings.words import plural
+from .cases import ResultCase
 from .charts import Chart, HistoryLines, history_charts, series
 from .document import FoundCard, Lead, ReportDocument, ResultDocument, Table, counted, largest_first
 
@@ -99,11 +100,20 @@ class SchedulerDocument(ResultDocument, tag="scheduler"):
         if self.floors_unmet:
             missed = plural(len(self.floors_unmet), "floor was", "floors were")
             return f"nothing was found, but {missed} not reached", "bad"
-        return (f"nothing was found on {self.target}", "good") if self.steps else ("no step ran", "note")
+        if self.steps:
+            return f"nothing was found on {self.target}", "good"
+        return f"no step ran{''.join(f': {why}' for why in [*self.not_built][:1])}", "note"
 
     def cards(self) -> list[FoundCard]:
         """See `ResultDocument`."""
         return [_card(one, self) for one in self.found]
+
+    def cases(self) -> Sequence[ResultCase]:
+        """See `ResultDocument`."""
+        (case,) = super().cases()
+        heads = [f"{one.judge}: {one.what}" for one in self.found] or [message for message, _ in case.failures]
+        told = [(head, text) for head, (_, text) in zip(heads, case.failures, strict=True)]
+        return [case._replace(judges="simulation", name="simulate", failures=told)]
 
     def notes(self) -> list[str]:
         """See `ResultDocument`."""

@@ -15,25 +15,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from ..engines.stories import StoryTask
+from ..engines.story_pages import page_beside_story
 from ..findings.words import plural
 from ..findings.writing import write_file
 from ..opening.oracles import suited_to
 from ..opening.targets import open_target
 from ..page.trace_page import KeptTrace, page_beside
+from ..reports.cases import ResultCase
+from ..reports.corpus import CorpusDocument
+from ..reports.formats import junit, markdown
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import TraceError
 from ..traces.judges import judges_for
 from ..traces.reproduction import safe_name
-from .ci_engines import STEPS, junit, replayed_stories, simulate_words, simulated, summary
 from .corpus import Outcome, read_case
 from .runner import Runner, runner_here
-from .story_corpus import StoryAgain
+from .story_corpus import StoryAgain, read_story_case
 
 MOST_INTERRUPTIONS = 3
 """Ctrl-C more often than that, and what is waited for is killed."""
-OPERATIONS = 100_000
-"""How many operations are made if no limit is given. Operations, not seconds: a busy runner tests as much."""
+OPERATIONS, STEPS = 100_000, 20_000
+"""How many operations, or steps of an engine, are made if no limit is given. Not seconds: a busy runner tests as much.
+"""
 SEED_DIGITS = 8
 """The seed is the number that these first hexadecimal digits of the commit write."""
 
@@ -65,7 +68,7 @@ class CiJob:
 
     @property
     def fuzz_junit(self) -> Path:
-        """Where `blockproof fuzz` reports."""
+        """Where `blockproof fuzz`, or `simulate`, reports."""
         return self.report / "fuzz.xml"
 
     @property
@@ -74,14 +77,14 @@ class CiJob:
         return self.report / "fuzz.md"
 
     def command(self, seed: int) -> list[str]:
-        """The arguments of `blockproof` that fuzz."""
-        limit = OPERATIONS if self.operations is None and self.seconds is None else self.operations
+        """The arguments of `blockproof` that fuzz, or simulate."""
+        limit, usual = self.operations, STEPS if self.engine else OPERATIONS
         options = {
             "target": self.target,
             "attention": self.attention,
             "oracle": self.oracle,
             "seed": seed,
-            "operations": limit,
+            "steps" if self.engine else "operations": usual if limit is None and self.seconds is None else limit,
             "seconds": self.seconds,
             "known": self.known,
             "floors": self.floors,
@@ -90,6 +93,8 @@ class CiJob:
             "write": self.fuzz_summary,
         }
         words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+        if self.engine:
+            return ["simulate", *words]
         return ["fuzz", *words, "--isolate" if self.isolate else "--no-isolate"]
 
 
@@ -125,7 +130,7 @@ def run(job: CiJob, environ: Mapping[str, str] = os.environ, say: Callable[[str]
     try:
         if job.corpus is not None and _corpus_fails(job, runner, say):
             return 1
-        return _simulate(job, number, runner) if job.engine else _fuzz(job, number, runner)
+        return _fuzz(job, number, runner)
     except (TargetUnavailableError, TraceError, ValueError) as error:
         _nothing_tested(str(error), job, runner)
         raise
@@ -144,7 +149,7 @@ def _corpus_fails(job: CiJob, runner: Runner, say: Callable[[str], None]) -> boo
     assert job.corpus is not None
     if not job.corpus.is_dir():
         raise ValueError(f"{job.corpus}: no such folder of traces; make it, or leave --corpus out")
-    count, nouns = len([*job.corpus.glob("*.json")]), ("story", "stories") if job.engine else ("trace", "")
+    count, nouns = len([*job.corpus.glob("*.json")]), ("story", "stories") if job.engine else ("trace", "traces")
     runner.group(f"{plural(count, *nouns)} from {job.corpus}, which must show nothing")
     outcomes = _replayed(job.corpus, job)
     for outcome in outcomes:
@@ -156,15 +161,16 @@ def _corpus_fails(job: CiJob, runner: Runner, say: Callable[[str], None]) -> boo
         if outcome.failed:
             text = f"{outcome.text}\nrepeat it: {outcome.case.command}"
             runner.error(outcome.headline, text, str(outcome.case.path))
-    write_file(job.corpus_junit, corpus_junit(job.target, outcomes))
-    runner.summarize(corpus_summary(outcomes, nouns))
+    document = CorpusDocument(f"corpus {job.target}", nouns, [_case(one) for one in outcomes])
+    write_file(job.corpus_junit, junit(document))
+    runner.summarize(markdown(document))
     return any(outcome.failed for outcome in outcomes)
 
 
 def _replayed(corpus: Path, job: CiJob) -> Sequence[Outcome | StoryAgain]:
     """What each case shows, on a target that is opened once, or on the engine."""
     if job.engine:
-        return replayed_stories(corpus, job.target, job.report / "corpus")
+        return _replayed_stories(corpus, job)
     cases = [read_case(path, job.target) for path in sorted(corpus.glob("*.json"))]
     if not cases:
         return []
@@ -186,43 +192,19 @@ def _write_page(outcome: Outcome, target: Target, job: CiJob) -> None:
     page_beside(case.file, target, judges, KeptTrace(job.report / "corpus" / case.path.name, case.command))
 
 
-def corpus_junit(target: str, outcomes: Sequence[Outcome | StoryAgain]) -> str:
-    """JUnit XML: a test case for each trace."""
-    failures = str(sum(outcome.failed for outcome in outcomes))
-    suite = ElementTree.Element("testsuite", name=f"blockproof corpus {target}", failures=failures, errors="0")
-    suite.set("tests", str(len(outcomes)))
-    for outcome in outcomes:
-        case = ElementTree.SubElement(suite, "testcase", classname="corpus", name=outcome.case.path.stem)
-        if outcome.failed:
-            ElementTree.SubElement(case, "failure", message=outcome.headline).text = "\n".join(outcome.lines())
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+def _replayed_stories(corpus: Path, job: CiJob) -> list[StoryAgain]:
+    outcomes = [read_story_case(path, job.target).run() for path in sorted(corpus.glob("*.json"))]
+    for one in outcomes:
+        if one.outcome.found:
+            path = one.case.path
+            page_beside_story(path, print, job.target, job.report / "corpus" / f"{path.stem}.html")
+    return outcomes
 
 
-def corpus_summary(outcomes: Sequence[Outcome | StoryAgain], nouns: Sequence[str] = ("trace",)) -> str:
-    """Markdown: how many traces, or what the nouns call them, show nothing, and all of those that do."""
-    failed = [outcome for outcome in outcomes if outcome.failed]
-    verdict = f"{len(failed)} of them failed" if failed else "nothing was found"
-    several = plural(len(outcomes), *nouns)
-    lines = [f"## blockproof: {several} of the corpus replayed, {verdict}", ""]
-    for outcome in failed:
-        lines += [f"`{outcome.case.path}`", "", "```", *outcome.lines(), "```", ""]
-    return "\n".join(lines)
-
-
-def _simulate(job: CiJob, seed: int, runner: Runner) -> int:
-    """Simulate the engine, and report what that comes to."""
-    steps = STEPS if job.operations is None and job.seconds is None else job.operations
-    attention = tuple(job.attention.split(",")) if job.attention else ()
-    task = StoryTask(seed, steps=steps, seconds=job.seconds, attention=attention, goes_on=False)
-    out = job.report / "findings"
-    runner.group(f"$ {shlex.join(['blockproof', *simulate_words(job.target, task, out)])}")
-    outcome = simulated(job.target, task, out)
-    print("\n".join(outcome.lines()))
-    runner.end_group()
-    write_file(job.fuzz_junit, junit(outcome))
-    write_file(job.fuzz_summary, summary(outcome))
-    _report(job, runner)
-    return outcome.exit_code
+def _case(outcome: Outcome | StoryAgain) -> ResultCase:
+    """A test case of the corpus."""
+    text = "\n".join([str(outcome.case.path), "", *outcome.lines()])
+    return ResultCase("corpus", outcome.case.path.stem, [(outcome.headline, text)] if outcome.failed else [])
 
 
 def _report(job: CiJob, runner: Runner) -> bool:
@@ -236,16 +218,19 @@ def _report(job: CiJob, runner: Runner) -> bool:
 
 
 def _fuzz(job: CiJob, seed: int, runner: Runner) -> int:
-    """Run `blockproof fuzz` in a process of its own, and report what it says."""
+    """Run `blockproof fuzz`, or `simulate`, in a process of its own, and report what it says."""
     words = job.command(seed)
     runner.group(f"$ {shlex.join(['blockproof', *words])}")
     command = [sys.executable, "-P", "-m", f"{__package__.split('.')[0]}.fuzz.cli", *words]
     sys.stdout.flush()
     code, said = _done(command)
     sys.stderr.write(said)
+    for story in sorted((job.report / "findings").glob("*.json")) if job.engine else ():
+        if not story.with_suffix(".html").exists():
+            page_beside_story(story, print, job.target)
     runner.end_group()
     if not _report(job, runner) and code:
-        problem = (said.strip().splitlines() or [f"blockproof fuzz: exit status {code}"])[-1]
+        problem = (said.strip().splitlines() or [f"blockproof {words[0]}: exit status {code}"])[-1]
         _nothing_tested(problem, job, runner)
     return code
 

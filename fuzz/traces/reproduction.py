@@ -140,13 +140,23 @@ def write_reproduction(
 
 
 def keep_reproduction(
-    file: TraceFile, folder: Path, tensors: str | None = None, oracles: Sequence[str] = ORACLES, ending: str = ""
+    file: TraceFile,
+    folder: Path,
+    tensors: str | None = None,
+    oracles: Sequence[str] = ORACLES,
+    ending: str = "",
+    *,
+    anew: bool = True,
 ) -> Reproduction:
-    """The same for what has just been found: files that cannot be written are told in a line and lose no finding."""
+    """The same for what has just been found: files that cannot be written are told in a line and lose no finding. Those
+    that are there are left as they are unless they are to be written `anew`."""
+    trace = folder / f"{base_name(file, ending)}.json"
+    files = Reproduction(trace, trace.with_name(f"test_{trace.stem}.py"), replay_command(trace, file.target))
+    if not anew and files.test.exists():
+        return files
     with told_if_lost():
         return write_reproduction(file, folder, tensors, oracles, ending)
-    trace = folder / f"{base_name(file, ending)}.json"
-    return Reproduction(trace, trace.with_name(f"test_{trace.stem}.py"), replay_command(trace, file.target), False)
+    return replace(files, is_written=False)
 
 
 def replay_command(trace: Path, target: str, tensors: str | None = None, oracles: Sequence[str] | None = None) -> str:

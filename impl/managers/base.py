@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass
 from math import lcm
 from typing import Any, ClassVar
@@ -60,6 +60,10 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
     dcp_world_size: int = 1
     pcp_world_size: int = 1
     max_admission_blocks_per_request: InitVar[int | None] = None
+
+    admission_limits: ClassVar[tuple[int, int] | None] = None
+    """Of a manager with a cap, what it was made of: tokens of a step and of a request. Few have it, so it is none of
+    the fields that Python keeps together."""
 
     def __post_init__(self, max_admission_blocks_per_request: int | None) -> None:
         self.block_size = self.kv_cache_spec.block_size * self.dcp_world_size * self.pcp_world_size
@@ -453,7 +457,17 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         if cap is None:
             return new
         inside = len(table) - table.count(self._null_block) + len(kept)
-        return min(new, max(cap + cdiv(num_lookahead_tokens, self.block_size) - inside, 0))
+        return min(new, max(cap + self._room_for_drafts(num_lookahead_tokens) - inside, 0))
+
+    def _room_for_drafts(self, num_lookahead_tokens: int) -> int:
+        """Blocks that lookahead takes beyond the cap, in which one token of it has room (T16.lookahead)."""
+        if num_lookahead_tokens <= 1:
+            return 0
+        if self.admission_limits is None:
+            return cdiv(num_lookahead_tokens - 1, self.block_size)
+        most: Callable[..., int] = self.kv_cache_spec.max_admission_blocks_per_request  # type: ignore[attr-defined]
+        longest, length = self.admission_limits
+        return most(longest + num_lookahead_tokens - 1, length) - most(longest, length)
 
     def _give_back(self, blocks: list[KVCacheBlock]) -> None:
         """Free blocks in this order: those without identity go to the front, since no lookup can find their content."""

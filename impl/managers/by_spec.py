@@ -1,5 +1,6 @@
 """The managers by their public names, and which of them serves which spec (specs-and-config.md §6)."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..specs.attention import RecentPastSpec
@@ -59,11 +60,23 @@ def get_manager_for_kv_cache_spec(
     manager_class = KVCacheSpecRegistry.get_manager_class(kv_cache_spec)
     if manager_class is None:
         raise AssertionError(how_to_register(kv_cache_spec))
-    if isinstance(kv_cache_spec, RecentPastSpec):
-        kwargs["max_admission_blocks_per_request"] = kv_cache_spec.max_admission_blocks_per_request(
-            max_num_batched_tokens, max_model_len
-        )
-    return manager_class(kv_cache_spec, **kwargs)
+    return with_cap(manager_class, kv_cache_spec, max_num_batched_tokens, max_model_len, kwargs)
+
+
+def with_cap(
+    kind: Callable[..., SingleTypeKVCacheManager],
+    spec: KVCacheSpec,
+    max_num_batched_tokens: int,
+    max_model_len: int,
+    named: Mapping[str, Any],
+) -> SingleTypeKVCacheManager:
+    """A manager of this kind, which is told the most blocks that a request can hold, if its spec has a bound."""
+    if not isinstance(spec, RecentPastSpec):
+        return kind(spec, **named)
+    limits = max_num_batched_tokens, max_model_len
+    manager = kind(spec, max_admission_blocks_per_request=spec.max_admission_blocks_per_request(*limits), **named)
+    manager.__dict__["admission_limits"] = limits
+    return manager
 
 
 register_all_kvcache_specs()

@@ -18,7 +18,7 @@ from .by_spec import get_manager_for_kv_cache_spec
 from .hit_search import HitBlocks, HitSearch, HitTerms, longest_common_hit
 from .mamba import MambaManager
 from .overrides import AskedSearch, begin_tables, told_what_it_takes
-from .steps import OneGroupSteps, RunningSteps
+from .steps import OneGroupSteps, RunningSteps, are_simple
 
 
 class KVCacheCoordinator(ABC):
@@ -32,6 +32,9 @@ class KVCacheCoordinator(ABC):
 
     _others_begin = False
     """Whether some manager begins tables in a way of its own."""
+    _state_managers: Sequence[MambaManager]
+    steps: RunningSteps
+    """What is known of running requests; made once it is known what hits will look like."""
 
     def __init__(
         self,
@@ -78,7 +81,8 @@ class KVCacheCoordinator(ABC):
         self._state_managers = [manager for manager in self.single_type_managers if isinstance(manager, MambaManager)]
         self._skipping_managers = [manager for manager in self.single_type_managers if manager.may_skip]
         self.keeping_states = [manager for manager in self.single_type_managers if manager.keeps_states]
-        self._others_begin = any(manager.begins_tables for manager in self.single_type_managers)
+        if any(manager.begins_tables for manager in self.single_type_managers):
+            self._others_begin = True
         block_sizes = [manager.block_size for manager in self.single_type_managers]
         if scheduler_block_size % lcm(hash_block_size, *block_sizes) != 0:
             raise AssertionError(
@@ -89,7 +93,6 @@ class KVCacheCoordinator(ABC):
         self._counts_by_tokens = all(
             manager.is_ours and manager.counts_by_tokens for manager in self.single_type_managers
         )
-        self.steps = self.running_steps(None)
 
     _new_pool: Callable[..., BlockPool] = BlockPool
     _new_manager: Callable[..., SingleTypeKVCacheManager] = staticmethod(get_manager_for_kv_cache_spec)
@@ -112,12 +115,9 @@ class KVCacheCoordinator(ABC):
 
     def running_steps(self, registers_at: int | None) -> RunningSteps:
         """Steps that register blocks at multiples of so many tokens; None for those of each group."""
-        quietly = self._registers_quietly()
-        managers, pool = self.single_type_managers, self.block_pool
-        steps = RunningSteps(managers, pool, self.max_model_len, (registers_at, quietly), self._register)
-        if steps.is_simple:
-            return OneGroupSteps(managers, pool, self.max_model_len, (registers_at, quietly), self._register)
-        return steps
+        managers, registers = self.single_type_managers, (registers_at, self._registers_quietly())
+        kind = OneGroupSteps if are_simple(managers, registers) else RunningSteps
+        return kind(managers, self.block_pool, self.max_model_len, registers, self._register)
 
     def _register(self, request: CacheableRequest, num_computed_tokens: int) -> None:
         self.cache_blocks(request, num_computed_tokens)
@@ -281,6 +281,7 @@ class KVCacheCoordinatorNoPrefixCache(KVCacheCoordinator):
             retention_interval,
         )
         self.num_single_type_manager = len(self.single_type_managers)
+        self.steps = self.running_steps(None)
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
         """Always 0 in every group."""

@@ -178,17 +178,18 @@ def before_chunk(query: int, chunk: int) -> int:
     return query // chunk * chunk
 
 
-def longest_common_hit(searches: Sequence[HitSearch], bound: int) -> int:
-    """The longest hit of at most `bound` tokens that is possible for all of them.
+def longest_common_hit(searches: Sequence[HitSearch], bound: int, agreed: int = 0) -> int:
+    """The longest hit of at most `bound` tokens that is possible for all of them; the last `agreed` of these have said
+    already that the bound is for them.
 
     Each in turn lowers the candidate to the longest hit that it can serve itself, until all have agreed to one. No hit
     that all can serve is passed over on the way.
     """
-    length, agreed = bound, 0
+    length = bound
     for search in cycle(searches):
         longest = search.longest(length)
         agreed = agreed + 1 if longest == length else 1
         length = longest
-        if agreed == len(searches) or not length:
+        if agreed >= len(searches) or not length:
             break
     return length

@@ -22,6 +22,7 @@ cdef class KVCacheManager:
     cdef public object num_kv_cache_groups
     cdef public BlockPool block_pool
     cdef public dict _horizons
+    cdef public dict _due
     cdef public dict _firsts
     cdef public RunningSteps _steps
     cdef public object kv_cache_config

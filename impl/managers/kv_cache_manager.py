@@ -108,7 +108,7 @@ class KVCacheManager:
         self.num_kv_cache_groups = len(kv_cache_config.kv_cache_groups)
         self.block_pool = self.coordinator.block_pool
         self._steps = self.coordinator.steps
-        self._horizons = self._steps.horizons
+        self._horizons, self._due = self._steps.horizons, self._steps.due
         self._firsts = self._steps.firsts
         self.kv_cache_config = kv_cache_config
         specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
@@ -187,16 +187,13 @@ class KVCacheManager:
             try:
                 horizon = self._horizons[request_id]
             except KeyError:
-                pass
-            else:
-                if tokens + num_lookahead_tokens <= horizon and not (
-                    self._firsts and tokens < self._firsts[request_id]
-                ):
-                    return self.empty_kv_cache_blocks
-                if tokens <= self.max_model_len:
-                    register = self.enable_caching and not delay_cache_blocks
-                    rows = self._steps.advance(request, request_id, tokens, num_lookahead_tokens, register)
-                    return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
+                horizon = self._steps.look(request_id, num_new_tokens) if request_id in self._due else 0
+            if tokens + num_lookahead_tokens <= horizon and not (self._firsts and tokens < self._firsts[request_id]):
+                return self.empty_kv_cache_blocks
+            if horizon and tokens <= self.max_model_len:
+                register = self.enable_caching and not delay_cache_blocks
+                rows = self._steps.advance(request, request_id, tokens, num_lookahead_tokens, register)
+                return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
         return self._allocate_behind_horizon(
             request,
             num_new_tokens,
@@ -246,7 +243,7 @@ class KVCacheManager:
         local_tokens = request.num_computed_tokens + num_new_computed_tokens
         total_computed = min(local_tokens + num_external_computed_tokens, max_model_len)
         num_tokens = request.num_tokens
-        settled = settled_tokens(request, total_computed)
+        settled = settled_tokens(request, total_computed, num_tokens)
         if full_sequence_must_fit:
             lengths = num_lookahead_tokens, num_encoder_tokens, total_computed, settled
             if self._needs(request, hit, lengths) > pool.get_num_free_blocks() - reserved_blocks:
@@ -312,6 +309,10 @@ class KVCacheManager:
         horizons = {} if self._firsts else self._horizons  # where states move, a horizon does not say all
         beyond = num_new_tokens + num_lookahead_tokens if num_new_tokens > 0 <= num_lookahead_tokens else maxsize
         asked = list(requests)
+        if self._due:
+            for one in asked:
+                if one.request_id in self._due:
+                    self._steps.look(one.request_id, num_new_tokens)
         answers: list[KVCacheBlocks | None] = [self.empty_kv_cache_blocks] * len(asked)
         taken: list[Rows | None] = []
         try:

@@ -40,6 +40,7 @@ cdef class Lane:
 cdef class RunningSteps:
     cdef public dict horizons
     cdef public dict firsts
+    cdef public dict due
     cdef public object _managers
     cdef public BlockPool _pool
     cdef public Py_ssize_t _max_model_len
@@ -47,14 +48,23 @@ cdef class RunningSteps:
     cdef public list lanes
     cdef public Py_ssize_t _least_size
     cdef public Py_ssize_t _most_extra
+    cdef public object _widest
     cdef public list _skipping
     cdef public list _moving
     cdef public bint known
 
     @cython.locals(lane=Lane)
     cpdef forget(self, request_id)
-    @cython.locals(lane=Lane, first=Py_ssize_t, last=Py_ssize_t, horizon=Py_ssize_t, room=Py_ssize_t)
     cpdef note(self, request_id, Py_ssize_t num_settled_tokens)
+    @cython.locals(
+        lane=Lane,
+        num_settled_tokens=Py_ssize_t,
+        first=Py_ssize_t,
+        last=Py_ssize_t,
+        horizon=Py_ssize_t,
+        room=Py_ssize_t,
+    )
+    cpdef Py_ssize_t look(self, request_id, Py_ssize_t num_new_tokens)
     @cython.locals(
         lane=Lane,
         settled=Py_ssize_t,
@@ -98,6 +108,6 @@ cdef class OneGroupSteps(RunningSteps):
 
 
 @cython.locals(in_flight=Py_ssize_t, settled=Py_ssize_t, known=Py_ssize_t)
-cpdef Py_ssize_t settled_tokens(request, Py_ssize_t num_computed_tokens)
+cpdef Py_ssize_t settled_tokens(request, Py_ssize_t num_computed_tokens, Py_ssize_t num_tokens)
 @cython.locals(request=Request, i=Py_ssize_t, horizon=Py_ssize_t, behind=list)
 cpdef list steps_behind_horizons(list requests, dict horizons, Py_ssize_t tokens)

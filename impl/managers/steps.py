@@ -15,6 +15,9 @@ from ..pool.block_pool import BlockPool
 from ..specs.base import cdiv
 from .base import SingleTypeKVCacheManager
 
+_BEFORE_ALL = -1
+"""A horizon that no step ends before."""
+
 Rows: TypeAlias = tuple[list[KVCacheBlock], ...]
 """For each group a list of blocks."""
 
@@ -142,6 +145,8 @@ class RunningSteps:
         step, every_block = registers
         self.horizons: dict[str, int] = {}
         self.firsts: dict[str, int] = {}
+        self.due: dict[str, int] = {}
+        """Requests whose horizon is not known, with how many of their tokens were settled."""
         self._managers, self._pool, self._max_model_len, self._cache_blocks = (
             managers,
             pool,
@@ -155,31 +160,37 @@ class RunningSteps:
         ]
         self._least_size = min([lane.size for lane in self.lanes], default=1)
         self._most_extra = max([lane.extra for lane in self.lanes], default=0) + 1
+        self._widest = max([lane.size for lane in self.lanes], default=1)
         self._skipping = [lane for lane in self.lanes if lane.may_skip]
         self._moving = [lane for lane in self.lanes if lane.moves]
         self.known = all(manager.is_ours for manager in managers)
         """Whether horizons are looked for at all: without them every step goes the long way."""
 
-    @property
-    def is_simple(self) -> bool:
-        """Whether `OneGroupSteps` will do."""
-        simple = [lane for lane in self.lanes if lane.single and not lane.may_skip and not lane.extra]
-        return len(simple) == len(self._managers) == 1
-
     def forget(self, request_id: str) -> None:
         """From now on anything may happen to this request."""
         self.horizons.pop(request_id, None)
+        self.due.pop(request_id, None)
         self.firsts.pop(request_id, None)
         for lane in self._skipping:
             lane.skips.pop(request_id, None)
             lane.firsts.pop(request_id, None)
 
     def note(self, request_id: str, num_settled_tokens: int) -> None:
-        """Find the horizon of a request that has just been given what it needs up to there."""
-        if not self.known:
-            return
+        """A request has just been given what it needs. Its horizon is found when a step could use it: many a request
+        that was given room takes none of the short way."""
+        if self.known:
+            self.horizons.pop(request_id, None)
+            self.due[request_id] = num_settled_tokens
+
+    def look(self, request_id: str, num_new_tokens: int) -> int:
+        """The horizon of a request for which it is due. A step of so many tokens that it needs a block is behind every
+        one: it is told one before all steps, which costs less to find."""
+        num_settled_tokens = self.due.pop(request_id)
         for lane in self._skipping:
             lane.look_ahead(request_id, num_settled_tokens)
+        if num_new_tokens >= self._widest and not self._moving:
+            self.horizons[request_id] = _BEFORE_ALL
+            return _BEFORE_ALL
         first, horizon = 1, self._max_model_len
         for lane in self.lanes:
             if lane.moves:
@@ -194,6 +205,7 @@ class RunningSteps:
         self.horizons[request_id] = horizon
         if self._moving:
             self.firsts[request_id] = first
+        return horizon
 
     def advance(
         self, request: CacheableRequest, request_id: str, tokens: int, num_lookahead_tokens: int, register: bool
@@ -209,7 +221,7 @@ class RunningSteps:
         for lane in self._skipping:
             skips = lane.skips[request_id]
             if skips < tokens:
-                settled = settled_tokens(request, request.num_computed_tokens)
+                settled = settled_tokens(request, request.num_computed_tokens, request.num_tokens)
                 if skips <= settled:
                     lane.manager.remove_skipped_blocks(request_id, settled)
                     lane.look_ahead(request_id, settled)
@@ -238,18 +250,20 @@ class RunningSteps:
             if row:
                 added = True
             rows.append(row)
-            if lane.keeps_states and tokens >= lane.registers_at(request_id):
-                lane.manager.note_step(request_id, request.num_computed_tokens, request.num_tokens, tokens)
             if room < horizon:
                 horizon = room
-            if lane.single:
+            if not lane.single:
+                at = lane.registers_at(request_id)
+                if lane.keeps_states and tokens >= at:
+                    lane.manager.note_step(request_id, request.num_computed_tokens, request.num_tokens, tokens)
+            else:
                 known = lane.registered.get(request_id, 0)
                 at = (known + 1) * size
+                if lane.keeps_states and lane.caching and tokens >= at:
+                    lane.manager.note_step(request_id, request.num_computed_tokens, request.num_tokens, tokens)
                 if at <= cached < at + size:
                     lane.register(request, request_id, table, known)
                     at += size
-            else:
-                at = lane.registers_at(request_id)
             if at <= cached:
                 done = False
             if at <= horizon:
@@ -264,7 +278,7 @@ class RunningSteps:
                 self.firsts[request_id] = max([lane.firsts[request_id] for lane in self._moving])
         else:
             self._cache_blocks(request, cached)
-            self.note(request_id, settled_tokens(request, request.num_computed_tokens))
+            self.note(request_id, settled_tokens(request, request.num_computed_tokens, request.num_tokens))
         if not added:
             return ()
         return tuple(rows) if len(rows) == len(self._managers) else self._rows(rows)
@@ -338,13 +352,23 @@ class OneGroupSteps(RunningSteps):
         return rows
 
 
-def settled_tokens(request: CacheableRequest, num_computed_tokens: int) -> int:
-    """Of so many computed tokens those that cannot be taken back.
+def are_simple(managers: Sequence[SingleTypeKVCacheManager], registers: tuple[int | None, bool]) -> bool:
+    """Whether `OneGroupSteps` will do; `registers` as for `RunningSteps`."""
+    step, every_block = registers
+    if len(managers) != 1 or not every_block:
+        return False
+    (one,) = managers
+    plain = one.registers_every_block and step in (None, one.block_size) and not one.use_eagle
+    return plain and not (one.may_skip or one.extra_blocks or one.sized_by_encoder)
+
+
+def settled_tokens(request: CacheableRequest, num_computed_tokens: int, num_tokens: int) -> int:
+    """Of so many computed tokens those that cannot be taken back, of a request that has `num_tokens`.
 
     Those of steps that still run can, and so can the last known token and all behind it.
     """
     in_flight = getattr(request, "num_in_flight_tokens", 0)
-    settled, known = num_computed_tokens - in_flight, request.num_tokens - 1
+    settled, known = num_computed_tokens - in_flight, num_tokens - 1
     return settled if settled < known else known
 
 

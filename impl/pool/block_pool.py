@@ -51,9 +51,9 @@ class BlockPool:
         self.null_block = KVCacheBlock(0, is_null=True)
         self._made = [self.null_block]
         """The blocks that exist, by id: a block is made when it is first handed out or looked at."""
-        self.free_block_queue = FreeKVCacheBlockQueue(())
+        self.free_block_queue = self._new_queue()
         self.free_block_queue.reserve(num_gpu_blocks - 1, self._make)
-        self.cached_block_hash_to_block = BlockHashToBlockMap()
+        self.cached_block_hash_to_block = self._new_names()
         self.enable_kv_cache_events = enable_kv_cache_events
         self.kv_event_queue: list[KVCacheEvent] = []
         self.reference_keys = False
@@ -63,6 +63,12 @@ class BlockPool:
         """How many blocks have two holders or more."""
         self._trusting = True
         """Whether nobody but the tables' owners has given back blocks."""
+
+    def _new_queue(self) -> FreeKVCacheBlockQueue:
+        return FreeKVCacheBlockQueue(())
+
+    def _new_names(self) -> BlockHashToBlockMap:
+        return BlockHashToBlockMap()
 
     @property
     def blocks(self) -> list[KVCacheBlock]:
@@ -178,11 +184,15 @@ class BlockPool:
             queue.num_free_blocks -= 1
         else:
             (block,) = queue.take(1)
-        if block.content is not None or (self.metrics_collector is not None and self.enable_caching):
+        metrics = self.metrics_collector
+        if metrics is None and not self.enable_kv_cache_events:
+            if block.content is not None:
+                self.cached_block_hash_to_block.forget(block)
+        elif block.content is not None or (metrics is not None and self.enable_caching):
             self._forget_identity(block)
         block.state = 1
-        if self.metrics_collector is not None:
-            self.metrics_collector.on_block_allocated(block)
+        if metrics is not None:
+            metrics.on_block_allocated(block)
         return block
 
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:

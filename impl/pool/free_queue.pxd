@@ -25,6 +25,8 @@ cdef class FreeKVCacheBlockQueue:
     cpdef lose(self, Batch batch, Py_ssize_t n)
     @cython.locals(last=Batch, block=KVCacheBlock)
     cpdef append_n(self, blocks)
+    @cython.locals(batch=Batch, block=KVCacheBlock)
+    cpdef bint append_named(self, list blocks)
     cpdef prepend_n(self, blocks)
     @cython.locals(batch=Batch, block=KVCacheBlock)
     cpdef Batch _batch(self, blocks)

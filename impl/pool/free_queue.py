@@ -132,6 +132,20 @@ class FreeKVCacheBlockQueue:
                 return
         self.batches.append(self._batch(blocks))
 
+    def append_named(self, blocks: list[KVCacheBlock]) -> bool:
+        """`append_n` of many blocks if each has a name; the list is kept. False if not, or if they are few: nothing has
+        changed then but states, which the caller has to set."""
+        if len(blocks) <= _SMALL:
+            return False
+        batch = Batch(self, blocks)
+        for block in blocks:
+            if block.content is None:
+                return False
+            block.state = batch
+        self.num_free_blocks += batch.left
+        self.batches.append(batch)
+        return True
+
     def prepend_n(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Put blocks to the front: afterwards it reads `blocks[0], blocks[1], ...`, then the old front."""
         if blocks:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .block_tables import BlockTables
+import numpy as np
+
+from .block_tables import KEPT, BlockTables
 from .kernel_choice import kernel_module
-from .queues import DeviceQueue, queue_of
+from .queues import HostQueue, queue_of
 from .table_layout import HEADER, TableLayout
 from .torch_kernels import NO_SLOT
 
@@ -24,20 +26,30 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct("=7i")
 BUFFERS = 3
 
+Replays: TypeAlias = tuple[Callable[[], None], Callable[[], None]]
+"""What replays a graph of one buffer that reads a copy of it, and of one that reads it in place."""
+
+OfTokens: TypeAlias = "tuple[torch.Tensor, list[tuple[int, list[Replays]]]]"
+"""What is kept for steps of so many tokens, since to make it takes longer than to find it: their view of `places`; and
+the graphs that fit, the smallest first, each behind the changes for which it was captured."""
+
 
 class _Buffer:
     """Memory of the host that the device reads, and tells when it has."""
 
-    def __init__(self, queue: DeviceQueue, layout: TableLayout, changes: int) -> None:
+    next: _Buffer
+    """The one that is filled for the next step."""
+
+    def __init__(self, queue: HostQueue, layout: TableLayout, changes: int, number: int) -> None:
+        self.number = number
         self.memory = queue.memory(layout.staged(changes))
         self.numbers = self.memory.numpy()
+        self.header = self.numbers.data
         self.rows, self.starts, self.ends = self.numbers[HEADER:][: 3 * layout.max_requests].reshape(3, -1)
-        self.own_rows = self.one_each = 0
-        """So many requests have rows 0, 1, ...; so many have one token each."""
+        self.own_rows = self.one_each = False
+        """Whether rows are 0, 1, ..., and whether each request has one token, up to the last request there may be."""
         self.filled = 0
         """How often it was filled; the device writes this number back."""
-        self.replays: dict[tuple[int, int], list[Callable[[], None]]] = {}
-        """By the changes and the tokens for which it was captured: what reads a copy, and what reads it in place."""
 
 
 class DeviceTables:
@@ -54,12 +66,15 @@ class DeviceTables:
         *,
         max_changes: int = 16384,
         kernels: Any = None,
-        queue: DeviceQueue | None = None,
+        queue: HostQueue | None = None,
     ) -> None:
         """Empty tables, and room for steps of `max_tokens` tokens. A step that changes more than `max_changes` entries
-        takes several copies. `kernels` makes the kernels, `queue` replaces that of the device."""
+        takes several copies. `kernels` makes the kernels, `queue` replaces that of the device. One for each `host`,
+        which tells once what has changed."""
         import torch
 
+        if max_tokens < 0 or max_changes < 1:
+            raise ValueError(f"room for {max_tokens} tokens and {max_changes} changes: give 0 and 1 at least")
         self.host = host
         self.layout = layout = host.layout
         self.device = torch.device(device)
@@ -71,19 +86,22 @@ class DeviceTables:
         self.places = torch.full((len(layout.groups), max_tokens), NO_SLOT, dtype=torch.int64, device=self.device)
         """(groups, tokens): slots, or blocks of states; `NO_SLOT` for a token that this rank writes nowhere."""
         self._staged = torch.zeros(layout.staged(max_changes), dtype=torch.int32, device=self.device)
-        self._turn = 0
-        self._buffers = [_Buffer(self.queue, layout, max_changes) for _ in range(BUFFERS)]
+        self._buffers = [_Buffer(self.queue, layout, max_changes, number) for number in range(BUFFERS)]
+        for buffer in self._buffers:
+            buffer.next = self._buffers[(buffer.number + 1) % BUFFERS]
+        self._buffer = self._buffers[0]
         read = self.queue.memory(BUFFERS + 1)  # the last is of no buffer
-        self._read = read.numpy()
+        self._read = read.numpy().data
         self.kernels = (kernels or kernel_module(self.device).for_tables)(layout, self.device, read)
-        self._captured: list[tuple[int, int]] = []
-        self._views: dict[int, torch.Tensor] = {}
-        """Of `places`, by tokens: to make one takes longer than to find it."""
+        self._graphs: dict[tuple[int, int], list[Replays]] = {}
+        """By the changes and the tokens for which they were captured, the smallest first; of each buffer."""
+        self._of_tokens: dict[int, OfTokens] = {}
+        self._numbers = np.arange(layout.max_requests)
         host.mark_all()
 
     def table(self, group: int) -> torch.Tensor:
         """int32 (max_requests, entries of a row) as an attention kernel reads it; the same memory at every call."""
-        base, stride = self.layout.numbers[group][2:4]
+        base, stride = self.layout.of_group(group)[2:4]
         return self.entries[base : base + self.layout.max_requests * stride].view(-1, stride)
 
     def commit(self, pad_to: int | None = None) -> torch.Tensor:
@@ -96,32 +114,37 @@ class DeviceTables:
         host = self.host
         tokens = host.num_tokens
         wanted = tokens if pad_to is None else pad_to
-        if not tokens <= wanted <= self.max_tokens:
-            raise ValueError(f"{tokens} tokens padded to {wanted}: there is room for {self.max_tokens}")
+        made = self._of_tokens.get(wanted)
+        view, graphs = self._prepared(tokens, wanted) if made is None or tokens > wanted else made
         while host.num_changed > self.max_changes:
             self.launch(self.upload(), 0)
         changes = host.num_changed
         if changes or wanted:
-            for sizes in self._captured:
-                if changes <= sizes[0] and wanted <= sizes[1]:
-                    in_place = host.own_rows and host.one_each
-                    self._fill()[0].replays[sizes][in_place]()
+            for most, replays in graphs:
+                if changes <= most:
+                    buffer, _, in_place = self._fill()
+                    replays[buffer.number][in_place]()
                     break
             else:
                 self.launch(self.upload(), wanted)
-        view = self._views.get(wanted)
-        if view is None:
-            if len(self._views) > self.layout.max_requests:
-                self._views.clear()
-            view = self._views[wanted] = self.places[:, :wanted]
         return view
+
+    def _prepared(self, tokens: int, wanted: int) -> OfTokens:
+        if not tokens <= wanted <= self.max_tokens:
+            raise ValueError(f"{tokens} tokens padded to {wanted}: there is room for {self.max_tokens}")
+        if len(self._of_tokens) > KEPT:
+            self._of_tokens.clear()
+        fit = [(most, replays) for (most, room), replays in self._graphs.items() if room >= wanted]
+        made = self._of_tokens[wanted] = self.places[:, :wanted], fit
+        return made
 
     def upload(self) -> int:
         """Queue the copy of what has changed, and of the tokens if no changes are left for another copy.
 
         Returns the number of changed entries, for `launch`.
         """
-        buffer, count, used = self._fill()
+        buffer, count, _ = self._fill()
+        used = self.layout.staged(count)
         self.queue.copy(self._staged[:used], buffer.memory[:used])
         return count
 
@@ -145,53 +168,63 @@ class DeviceTables:
         Steps without changes, or without tokens, have graphs of their own, with one kernel. Of several graphs `commit`
         takes the smallest that fits. ValueError for more than there is room for.
         """
-        if changes > self.max_changes or tokens > self.max_tokens:
-            raise ValueError(f"there is room for {self.max_changes} changes and {self.max_tokens} tokens")
+        if not (0 <= changes <= self.max_changes and 0 <= tokens <= self.max_tokens):
+            raise ValueError(
+                f"{changes} changes and {tokens} tokens: there is room for {self.max_changes} and {self.max_tokens}"
+            )
         import torch
 
         nothing = torch.tensor([0, 0, 0, 0, 0, BUFFERS, 0, 0], dtype=torch.int32, device=self.device)
         self.queue.call(self._staged[:HEADER].copy_, nothing)
-        captured = {(changes, tokens), (changes, 0), (0, tokens)} - {(0, 0), *self._captured}
-        for sizes in captured:
+        for sizes in {(changes, tokens), (changes, 0), (0, tokens)} - {(0, 0), *self._graphs}:
             self.launch(*sizes)  # compiles the kernels
+            replays = []
             for buffer in self._buffers:
-                steps = [partial(self._copied, buffer, *sizes)]
+                copied = self.queue.capture(partial(self._copied, buffer, *sizes))
+                in_place = copied
                 if sizes[1] <= self.layout.max_requests:
-                    steps.append(partial(self._launch, buffer.memory, *sizes))
-                replays = [self.queue.capture(step) for step in steps]
-                buffer.replays[sizes] = [replays[0], replays[-1]]
-        self._captured = sorted({*self._captured, *captured}, key=sum)
+                    in_place = self.queue.capture(partial(self._launch, buffer.memory, *sizes))
+                replays.append((copied, in_place))
+            self._graphs[sizes] = replays
+        self._graphs = dict(sorted(self._graphs.items(), key=lambda graph: sum(graph[0])))
+        self._of_tokens.clear()
 
     def _copied(self, buffer: _Buffer, changes: int, tokens: int) -> None:
         used = self.layout.staged(changes)
         self.queue.copy(self._staged[:used], buffer.memory[:used])
         self.launch(changes, tokens)
 
-    def _fill(self) -> tuple[_Buffer, int, int]:
-        """Write what has changed into the next buffer; returns it, the changes, and how much of it is used."""
-        host, layout = self.host, self.layout
-        before, turn = self._turn, (self._turn + 1) % BUFFERS
-        self._turn, buffer, last = turn, self._buffers[turn], self._buffers[before].filled
-        if self._read.item(turn) != buffer.filled:
-            self.queue.wait(lambda: self._read.item(turn) == buffer.filled)
+    def _fill(self) -> tuple[_Buffer, int, bool]:
+        """Write what has changed into the next buffer; returns it, the changes, and whether it may be read in place."""
+        host, changes_at, before = self.host, self.layout.changes_at, self._buffer
+        self._buffer = buffer = before.next
+        if self._read[buffer.number] != buffer.filled:
+            self.queue.wait(lambda: self._read[buffer.number] == buffer.filled)
         buffer.filled = (buffer.filled + 1) & 0x3FFFFFFF
-        changed, values = host.take_changes(self.max_changes)
-        count, numbers = len(changed), buffer.numbers
-        values_at = layout.changes_at + count
-        if count:
-            numbers[layout.changes_at : values_at] = changed
-            numbers[values_at : values_at + count] = values
-        own_rows, one_each = host.own_rows, host.one_each
+        count = 0
+        if host.num_changed:
+            changed, values = host.take_changes(self.max_changes)
+            count = len(changed)
+            buffer.numbers[changes_at : changes_at + count] = changed
+            buffer.numbers[changes_at + count : changes_at + 2 * count] = values
         tokens, rows, starts, ends = host.take_step()
-        requests = len(rows)
+        requests = len(starts)
         if requests:
             buffer.starts[:requests] = starts
-            if not own_rows or requests > buffer.own_rows:
+            if rows is not None:
                 buffer.rows[:requests] = rows
-                buffer.own_rows = requests if own_rows else 0
-            if not one_each or requests > buffer.one_each:
+                buffer.own_rows = False
+            elif not buffer.own_rows:
+                buffer.rows[:] = self._numbers
+                buffer.own_rows = True
+            if ends is not None:
                 buffer.ends[:requests] = ends
-                buffer.one_each = requests if one_each else 0
-        rounds = 0 if own_rows and one_each else requests.bit_length()
-        _HEADER.pack_into(numbers, 0, count, requests, tokens, values_at, last, before, rounds)
-        return buffer, count, values_at + count
+                buffer.one_each = False
+            elif not buffer.one_each:
+                buffer.ends[:] = self._numbers + 1
+                buffer.one_each = True
+        in_place = rows is None and ends is None
+        rounds = 0 if in_place else requests.bit_length()
+        at = changes_at + count
+        _HEADER.pack_into(buffer.header, 0, count, requests, tokens, at, before.filled, before.number, rounds)
+        return buffer, count, in_place

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .arrays import pairs_of
 from .kernel_choice import kernel_module
 from .kv_cache_tensors import KVCacheTensors
-from .queues import sent
+from .queues import HostQueue, queue_of, sent
 
 if TYPE_CHECKING:
     import torch
@@ -18,25 +19,27 @@ if TYPE_CHECKING:
 class HostPool:
     """Room for blocks of all layers in pinned memory. A block there has a number of its own, from 0.
 
-    On a GPU each direction has a stream of its own, so that copies both ways and the computation overlap. What a copy
-    reads must be complete in the queue when it is asked for; who uses what it writes calls `wait` first.
+    On a GPU each direction has a queue of its own, so that copies both ways and the computation overlap. What a copy
+    reads must be complete in the queue when it is asked for; who uses what it writes, or overwrites what it reads,
+    calls `wait` first, be it a step or a copy the other way.
     """
 
-    def __init__(self, tensors: KVCacheTensors, num_blocks: int) -> None:
-        """ValueError for less than one block."""
+    def __init__(self, tensors: KVCacheTensors, num_blocks: int, queue: HostQueue | None = None) -> None:
+        """`queue` replaces that of the device. ValueError for less than one block."""
         import torch
 
         if num_blocks < 1:
             raise ValueError(f"num_blocks is {num_blocks}: give at least 1")
         self.tensors = tensors
         self.num_blocks = num_blocks
-        self._gpu = tensors.device.type == "cuda"
         self._kernels = kernel_module(tensors.device)
+        pinned = tensors.device.type == "cuda"
         self._pages: list[list[torch.Tensor]] = [
-            [torch.zeros((num_blocks, pages.shape[1]), dtype=torch.uint8, pin_memory=self._gpu) for pages in of_size]
+            [torch.zeros((num_blocks, pages.shape[1]), dtype=torch.uint8, pin_memory=pinned) for pages in of_size]
             for of_size in tensors.pages_by_size()
         ]
-        self._streams: tuple[Any, ...] = tuple(torch.cuda.Stream() for _ in range(2)) if self._gpu else ()
+        self._queue = queue or queue_of(tensors.device)
+        self._saves, self._loads = self._queue.beside(), self._queue.beside()
 
     def save(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy blocks of the device to blocks of the host: pairs of both. ValueError for one that does not exist."""
@@ -48,15 +51,11 @@ class HostPool:
 
     def wait(self) -> None:
         """What is queued from now on sees all that was saved and loaded; nothing waits on the host."""
-        import torch
-
-        for stream in self._streams:
-            torch.cuda.current_stream().wait_stream(stream)
+        self._queue.after(self._saves)
+        self._queue.after(self._loads)
 
     def _move(self, pairs: Sequence[tuple[int, int]], saves: bool) -> None:
-        import torch
-
-        ids = np.array(pairs, np.int64).reshape(-1, 2)
+        ids = pairs_of(pairs)
         there = self.tensors.num_blocks, self.num_blocks
         for column, most in zip(ids.T, there if saves else there[::-1], strict=True):
             if column.size and not 0 <= column.min() <= column.max() < most:
@@ -65,18 +64,13 @@ class HostPool:
         written = ids[:, 1].tolist()
         if len(set(written)) < len(written) or (not saves and 0 in written):
             raise ValueError(f"cannot write blocks {written}: write every block once, and not the null block")
-        if not written:
-            return
-        if not self._gpu:
-            self._copy(ids, saves)
-            return
-        stream = self._streams[0 if saves else 1]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            self._copy(ids, saves)
+        pages = self.tensors.pages_by_size()
+        if written:
+            queue = self._saves if saves else self._loads
+            queue.after(self._queue)
+            queue.call(self._copy, ids, pages, saves)
 
-    def _copy(self, ids: np.ndarray[Any, np.dtype[np.int64]], saves: bool) -> None:
+    def _copy(self, ids: np.ndarray[Any, np.dtype[np.int64]], pages: list[list[torch.Tensor]], saves: bool) -> None:
         pairs = sent(ids, self.tensors.device)
-        for device, host in zip(self.tensors.pages_by_size(), self._pages, strict=True):
-            sides = (device, host) if saves else (host, device)
-            self._kernels.copy_pages(*sides, pairs)
+        for device, host in zip(pages, self._pages, strict=True):
+            self._kernels.copy_pages(*((device, host) if saves else (host, device)), pairs)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ..specs.interface import KVCacheConfig
+from .arrays import Places, pairs_of, whole_numbers
 from .kernel_choice import kernel_module
 from .layer_cache import NULL_BLOCK, LayerCache, import_torch
 from .layout import plan_tensors
@@ -59,6 +60,7 @@ class KVCacheTensors:
         self.config = config
         self.num_blocks = config.num_blocks
         self.buffers = list(buffers)
+        self._asleep = False
         self.layers = {name: LayerCache(plan, buffers[plan.tensor], config.num_blocks) for name, plan in plans.items()}
         """By name; by group, in the order of each group."""
 
@@ -83,14 +85,10 @@ class KVCacheTensors:
         The null block, which skipped entries of a block table name, is left as it is. ValueError for an id that does
         not exist; nothing is changed then.
         """
-        ids = self._existing(block_ids, "zero")
+        ids = self._existing(whole_numbers(block_ids if isinstance(block_ids, np.ndarray) else list(block_ids)), "zero")
         ids = ids[ids != NULL_BLOCK]
-        layers = self.layers.values() if group is None else self.of_group(group)
-        by_page: dict[int, dict[int, torch.Tensor]] = {}
-        for layer in layers:
-            by_page.setdefault(layer.layout.page_size, {})[layer.tensor] = layer.pages
-        for pages in by_page.values() if ids.size else ():
-            self._kernels.zero_pages(list(pages.values()), sent(ids, self.device))
+        for pages in self.pages_by_size(group) if ids.size else ():
+            self._kernels.zero_pages(pages, sent(ids, self.device))
 
     def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy whole blocks, from the first of each pair to the second, in all buffers by one kernel.
@@ -98,46 +96,60 @@ class KVCacheTensors:
         As for a hit that ends inside a block. ValueError for an id that does not exist, and for a block that is written
         twice, or both read and written: the order is not defined.
         """
-        ids = self._existing([block for pair in pairs for block in pair], "copy").reshape(-1, 2)
+        ids = self._existing(pairs_of(pairs), "copy")
         written = ids[:, 1].tolist()
         if len(set(written)) < len(written) or set(written) & {NULL_BLOCK, *ids[:, 0].tolist()}:
             raise ValueError(
                 f"cannot copy blocks {ids.tolist()}: write every block once, none that is read, and not the null block"
             )
-        for pages in self.pages_by_size() if pairs else ():
+        for pages in self.pages_by_size() if written else ():
             self._kernels.copy_pages(pages, pages, sent(ids, self.device))
 
-    def pages_by_size(self) -> list[list[torch.Tensor]]:
-        """The buffers as (blocks, bytes of a page), those of one page size together."""
+    def pages_by_size(self, group: int | None = None) -> list[list[torch.Tensor]]:
+        """The buffers, or those of a group, as (blocks, bytes of a page), those of one page size together.
+
+        ValueError while they sleep.
+        """
+        if self._asleep:
+            raise ValueError("the buffers have no memory: call `wake` first")
+        of_group = {layer.tensor for layer in self.of_group(group)} if group is not None else range(len(self.buffers))
         found: dict[int, list[torch.Tensor]] = {}
-        for buffer in self.buffers:
-            pages = buffer.view(self.num_blocks, -1)
+        for index in of_group:
+            pages = self.buffers[index].view(self.num_blocks, -1)
             found.setdefault(pages.shape[1], []).append(pages)
         return list(found.values())
 
     def sleep(self) -> None:
-        """Give the memory of all buffers back; views stay, and must not be used until `wake`.
+        """Give the memory of all buffers back, once nothing uses it; views stay, and must not be used until `wake`.
 
-        ValueError for buffers that are parts of larger memory.
+        ValueError for buffers that are parts of larger memory, and if they sleep.
         """
+        if self._asleep:
+            raise ValueError("the buffers have given their memory back already: call `wake` first")
         sizes = [buffer.untyped_storage().nbytes() for buffer in self.buffers]
         if sizes != [tensor.size for tensor in self.config.kv_cache_tensors]:
             raise ValueError("a buffer is a part of larger memory, which is not ours to give back")
         import torch
 
+        self._asleep = True
         for buffer in self.buffers:
             buffer.untyped_storage().resize_(0)
         if self.buffers and self.device.type == "cuda":
             torch.cuda.empty_cache()  # to the device, not only to the allocator
 
     def wake(self) -> None:
-        """Allocate all buffers anew, zeroed, under the same views. Addresses change: graphs are captured anew."""
+        """Allocate all buffers anew, zeroed, under the same views. Addresses change: graphs are captured anew.
+
+        ValueError unless they sleep: what they hold would be lost.
+        """
+        if not self._asleep:
+            raise ValueError("the buffers have their memory: call `sleep` first")
+        self._asleep = False
         for buffer, tensor in zip(self.buffers, self.config.kv_cache_tensors, strict=True):
             buffer.untyped_storage().resize_(tensor.size)
             buffer.zero_()
 
-    def _existing(self, block_ids: Iterable[int], verb: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-        ids = np.asarray(block_ids if isinstance(block_ids, np.ndarray) else list(block_ids), dtype=np.int64)
+    def _existing(self, ids: Places, verb: str) -> Places:
         wrong = ids[(ids < 0) | (ids >= self.num_blocks)]
         if wrong.size:
             raise ValueError(f"cannot {verb} block {wrong[0]}: blocks are 0 to {self.num_blocks - 1}")

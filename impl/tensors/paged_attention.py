@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .kernel_choice import kernel_module
-from .paged_keys import PagedKeys
+from .torch_kernels import PagedKeys
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +21,14 @@ def attention(
 
     `query` has that shape; heads are a multiple of those of the keys. `rows` and `positions` say for each token of
     which request it is, and which of its tokens. Keys and values of these tokens are written before. Scores are
-    computed in 32 bits. The kernels are Triton's on a GPU and torch's elsewhere unless named.
+    computed in 32 bits. The kernels are Triton's on a GPU and torch's elsewhere unless named. ValueError for shapes
+    that do not fit.
     """
+    (tokens, heads, width), (of_keys, key_width) = query.shape, cache.keys.shape[2:]
+    if heads % of_keys or width != key_width or not tokens == len(rows) == len(positions):
+        raise ValueError(
+            f"query {[*query.shape]}, keys {[*cache.keys.shape]}, {len(rows)} rows, {len(positions)} positions: "
+            "give each token a row and a position, and heads as wide as those of the keys, a multiple of them"
+        )
     answer: torch.Tensor = kernel_module(query.device, kernels).attention(query, cache, rows, positions)
     return answer

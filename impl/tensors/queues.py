@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,70 +12,66 @@ if TYPE_CHECKING:
     import torch
 
 
-class DeviceQueue(Protocol):
-    """Work that a device does in order, while the host goes on."""
+class HostQueue:
+    """Work that a device does in order, while the host goes on. Here that is the CPU: all is done at once."""
 
     def memory(self, count: int) -> torch.Tensor:
         """So many int32 zeros of the host that the device reads and writes by itself."""
-        ...
-
-    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """Queue a copy from memory of the host, or to it."""
-        ...
-
-    def call(self, kernel: Callable[..., None], *arguments: Any) -> None:
-        """Queue a kernel."""
-        ...
-
-    def wait(self, done: Callable[[], bool]) -> None:
-        """Return when this holds, which work that is queued makes true."""
-        ...
-
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Queue nothing now; return what queues this work as a whole, each time it is called."""
-        ...
-
-
-class HostQueue:
-    """The device is the CPU: all is done when the call returns."""
-
-    def memory(self, count: int) -> torch.Tensor:
-        """As of `DeviceQueue`."""
         import torch
 
         return torch.zeros(count, dtype=torch.int32)
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """As of `DeviceQueue`."""
+        """Queue a copy from memory of the host, or to it."""
         target.copy_(source)
 
     def call(self, kernel: Callable[..., None], *arguments: Any) -> None:
-        """As of `DeviceQueue`."""
+        """Queue a kernel."""
         kernel(*arguments)
 
     def wait(self, done: Callable[[], bool]) -> None:
-        """As of `DeviceQueue`."""
+        """Return when this holds, which work that is queued makes true."""
         if not done():
-            raise RuntimeError("what is waited for was never queued")
+            raise RuntimeError("nothing reads what was sent: launch kernels, or replay them, once for each `upload`")
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """As of `DeviceQueue`."""
+        """Queue nothing now; return what queues this work as a whole, each time it is called."""
         return work
+
+    def beside(self) -> HostQueue:
+        """Another queue of the device, whose work may overlap with that of this one."""
+        return self
+
+    def after(self, other: HostQueue) -> None:
+        """What is queued here from now on begins when all has ended that is queued there now."""
 
 
 class CudaQueue(HostQueue):
-    """The current stream; copies come from pinned memory and do not wait."""
+    """A stream, the current one unless given; copies come from pinned memory and do not wait."""
+
+    def __init__(self, stream: torch.cuda.Stream | None = None) -> None:
+        self._stream = stream
 
     def memory(self, count: int) -> torch.Tensor:
-        """As of `DeviceQueue`."""
+        """As of `HostQueue`."""
         return super().memory(count).pin_memory()
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """As of `DeviceQueue`."""
+        """As of `HostQueue`."""
         target.copy_(source, non_blocking=True)
 
+    def call(self, kernel: Callable[..., None], *arguments: Any) -> None:
+        """As of `HostQueue`."""
+        if self._stream is None:
+            kernel(*arguments)
+            return
+        import torch
+
+        with torch.cuda.stream(self._stream):
+            kernel(*arguments)
+
     def wait(self, done: Callable[[], bool]) -> None:
-        """As of `DeviceQueue`. An error of the device is raised here."""
+        """As of `HostQueue`. An error of the device is raised here."""
         import torch
 
         for _ in range(1000):
@@ -85,7 +81,7 @@ class CudaQueue(HostQueue):
         super().wait(done)
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """As of `DeviceQueue`. The kernels have to be compiled before."""
+        """As of `HostQueue`. The kernels have to be compiled before."""
         import torch
 
         graph = torch.cuda.CUDAGraph()
@@ -93,6 +89,19 @@ class CudaQueue(HostQueue):
             work()
         replay: Callable[[], None] = graph.replay
         return _launcher(graph) or replay
+
+    def beside(self) -> CudaQueue:
+        """As of `HostQueue`."""
+        import torch
+
+        return CudaQueue(torch.cuda.Stream())
+
+    def after(self, other: HostQueue) -> None:
+        """As of `HostQueue`."""
+        import torch
+
+        here, there = (getattr(queue, "_stream", None) or torch.cuda.current_stream() for queue in (self, other))
+        here.wait_stream(there)
 
 
 def _launcher(graph: torch.cuda.CUDAGraph) -> Callable[[], None] | None:
@@ -119,7 +128,7 @@ def _launcher(graph: torch.cuda.CUDAGraph) -> Callable[[], None] | None:
     return replay
 
 
-def queue_of(device: torch.device) -> DeviceQueue:
+def queue_of(device: torch.device) -> HostQueue:
     """The queue of a device."""
     return CudaQueue() if device.type == "cuda" else HostQueue()
 

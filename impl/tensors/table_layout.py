@@ -63,8 +63,6 @@ class TableLayout:
             raise ValueError(f"max_requests is {max_requests}: give at least 1")
         for index, group in enumerate(groups):
             _check(index, group, rank, interleave)
-        self.bases: list[int] = []
-        self.device_bases: list[int] = []
         self.numbers: list[tuple[int, ...]] = []
         """For each group, its `FIELDS`."""
         self.entries = self.device_entries = 0
@@ -74,8 +72,6 @@ class TableLayout:
             split = group.block_size // width
             row = group.max_blocks * split
             host_row = LINE * (cdiv(group.max_blocks, LINE) | 1)
-            self.bases.append(self.entries)
-            self.device_bases.append(self.device_entries)
             sizes = (self.entries, host_row, self.device_entries, row, split, group.block_size, width)
             own_rank = rank if group.parallel > 1 else 0
             self.numbers.append((*sizes, group.parallel, own_rank, row, int(group.state)))
@@ -86,6 +82,12 @@ class TableLayout:
         self.split = max((numbers[4] for numbers in self.numbers), default=1)
         self.changes_at = cdiv(HEADER + 3 * max_requests, 4) * 4
 
+    def of_group(self, group: int) -> tuple[int, ...]:
+        """Its `FIELDS`. ValueError for a group that does not exist."""
+        if not 0 <= group < len(self.groups):
+            raise ValueError(f"there is no group {group}: groups are 0 to {len(self.groups) - 1}")
+        return self.numbers[group]
+
     def staged(self, changes: int) -> int:
         """Numbers that a step of so many changed entries takes."""
         return self.changes_at + 2 * changes
@@ -95,6 +97,8 @@ def _check(index: int, group: GroupTable, rank: int, interleave: int) -> None:
     for what in ("block_size", "max_blocks", "parallel"):
         if getattr(group, what) < 1:
             raise ValueError(f"group {index}: {what} is {getattr(group, what)}: give at least 1")
+    if not group.ring and group.max_blocks * group.tokens > 2**31:
+        raise ValueError(f"group {index}: {group.max_blocks} blocks of {group.tokens} tokens: positions have 31 bits")
     width = group.kernel_block_size
     if width is not None and (width < 1 or group.block_size % width):
         raise ValueError(

@@ -6,6 +6,7 @@ Where a token lies: the entry of its block holds an id, and the slot is `id * wi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +16,26 @@ from .table_layout import HEADER, TableLayout
 if TYPE_CHECKING:
     import torch
 
-    from .paged_keys import PagedKeys
-
 NO_SLOT = -1
 """The place of a token that another rank writes, of a state that nobody keeps, and of what only fills a step up."""
+
+FULL = 2**30
+"""A window that no request reaches."""
+
+
+@dataclass(frozen=True)
+class PagedKeys:
+    """What the attention of a layer reads."""
+
+    keys: torch.Tensor
+    """(blocks, tokens of a block, heads, size of a head): the view of the layer."""
+    values: torch.Tensor
+    table: torch.Tensor
+    """int32 (rows, entries): the blocks of each request."""
+    scale: float
+    """What scores are multiplied by."""
+    window: int = FULL
+    """How many tokens a query reads, itself among them."""
 
 
 def place(block_id: Any, position: Any, width: Any) -> Any:
@@ -35,12 +52,10 @@ class TorchKernels:
 
     def __init__(self, layout: TableLayout, device: torch.device, read: torch.Tensor) -> None:
         """`read` is memory of the host, in which each buffer is told how often it was read."""
-        import torch
-
         self.layout = layout
         self.read = read
-        self.bases = torch.tensor(layout.bases, device=device)
         self.numbers = numbers_on(layout, device).long()
+        self.bases = self.numbers[:, 0].contiguous()
 
     def write_entries(self, table: torch.Tensor, staged: torch.Tensor, most: int) -> None:
         """Write the changed entries that are staged, at most so many, into the tables of all groups."""

@@ -16,12 +16,11 @@ import triton
 import triton.language as tl
 
 from .table_layout import FIELDS, HEADER, TableLayout
-from .torch_kernels import numbers_on
+from .torch_kernels import PagedKeys, numbers_on
 
 if TYPE_CHECKING:
     import torch
 
-    from .paged_keys import PagedKeys
 
 TILE = 256
 """Entries or tokens of one program."""

@@ -15,6 +15,8 @@ from .reference_window import RSWASpec
 from .request import RequestStatus
 from .request import TodayRequest as Request
 from .rings import CircularBufferSpec
+from .windows import TodayWindowMLASpec as SlidingWindowMLASpec
+from .windows import TodayWindowSpec as SlidingWindowSpec
 
 __all__ = [
     "BlockPool",
@@ -27,5 +29,7 @@ __all__ = [
     "RSWASpec",
     "Request",
     "RequestStatus",
+    "SlidingWindowMLASpec",
+    "SlidingWindowSpec",
     "get_request_block_hasher",
 ]

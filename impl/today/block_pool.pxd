@@ -9,9 +9,9 @@ from ..pool.hash_map cimport BlockHashToBlockMap
 cdef class SeveralNames(BlockHashToBlockMap):
     cdef public dict further
     cdef public dict partial
-    cdef public dict _runs
+    cdef public object marked
 
-    @cython.locals(run=Run, marked=Run)
+    @cython.locals(run=Run)
     cpdef mark(self, KVCacheBlock block, group)
     cpdef bint is_marked(self, KVCacheBlock block)
     @cython.locals(run=Run, registered=dict)
@@ -36,7 +36,7 @@ cdef class TodayPool(BlockPool):
     cpdef cache_row(self, request, list table, Py_ssize_t first, Py_ssize_t end, Py_ssize_t size, group_id)
     cpdef bint is_named(self, KVCacheBlock block, name)
     cpdef covers(self, KVCacheBlock block, whole)
-    cpdef add_name(self, KVCacheBlock block, name, covers)
+    cpdef add_name(self, KVCacheBlock block, group, content, covers)
     cpdef unname(self, KVCacheBlock block)
     cpdef move_names(self, KVCacheBlock source, KVCacheBlock target)
     @cython.locals(run=Run)
@@ -44,10 +44,10 @@ cdef class TodayPool(BlockPool):
     @cython.locals(queue=FreeKVCacheBlockQueue, known=SeveralNames, blocks=list, block=KVCacheBlock)
     cpdef list get_new_blocks(self, Py_ssize_t num_blocks)
     cpdef KVCacheBlock get_new_block(self)
-    @cython.locals(states=list, block=KVCacheBlock)
+    @cython.locals(queue=FreeKVCacheBlockQueue, n=Py_ssize_t, free=bint, whole=bint, own=bint, block=KVCacheBlock)
     cpdef bint _touch_many(self, blocks)
     cpdef hold(self, KVCacheBlock block)
-    @cython.locals(states=list)
+    @cython.locals(states=list, queue=FreeKVCacheBlockQueue, own=Py_ssize_t, n=Py_ssize_t)
     cpdef release_by_names(self, list blocks)
     @cython.locals(own=Py_ssize_t, shared=list, left=list, own_blocks=list, block=KVCacheBlock)
     cpdef list _let_go_shared(self, list blocks, list states)

@@ -20,6 +20,14 @@ Name = tuple[int, BlockHash]
 """A group and the hash of a content in it."""
 
 
+class _Marked(dict[int, Run]):
+    """By group a run that none is."""
+
+    def __missing__(self, group: int) -> Run:
+        self[group] = Run(group, -1, [], [], whole=False)
+        return self[group]
+
+
 class SeveralNames(BlockHashToBlockMap):
     """As before. The first name of a block is its `content`; further ones, and what a name leaves out, are kept beside
     it, so that blocks with one whole name, which are nearly all, cost what they did. The run of the others tells of
@@ -31,7 +39,8 @@ class SeveralNames(BlockHashToBlockMap):
         """By block, its names but the first."""
         self.partial: dict[int, int] = {}
         """By block whose first name is not that of all its tokens: tokens up to the end of what it says."""
-        self._runs: dict[int, Run] = {}
+        self.marked = _Marked()
+        """By group, the run of the blocks of which more is kept."""
 
     def mark(self, block: KVCacheBlock, group: int) -> None:
         """Note that more is kept of this block, whose first name is in this group."""
@@ -42,10 +51,7 @@ class SeveralNames(BlockHashToBlockMap):
                 run.contents.pop()
             else:
                 run.whole = False
-        marked = self._runs.get(group)
-        if marked is None:
-            marked = self._runs[group] = Run(group, -1, [], [], whole=False)
-        block.run = marked
+        block.run = self.marked[group]
 
     def is_marked(self, block: KVCacheBlock) -> bool:
         """Whether more is kept of it."""
@@ -102,9 +108,7 @@ class TodayPool(BlockPool):
     def __init__(self, *given: Any, num_hash_lookahead_tokens: int = 0, **named: Any) -> None:
         super().__init__(*given, **named)
         self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
-        self._know(SeveralNames())
-        self._queue = self.free_block_queue = SleepyQueue(())
-        self._queue.reserve(self.num_gpu_blocks - 1, self._make)
+        self._know(self.cached_block_hash_to_block)
         self._slept = False
         """Whether blocks have been forgotten, some of which may not exist again."""
         self.copying: list[tuple[KVCacheBlock, KVCacheBlock]] = []
@@ -113,6 +117,13 @@ class TodayPool(BlockPool):
         """By block, how many references others have been told to give back when they have done with it."""
         self._watchers: dict[int, Callable[[KVCacheBlock], None]] = {}
         """Who is to be told when a block is handed out that he reads on."""
+
+    def _new_queue(self) -> SleepyQueue:
+        self._queue = SleepyQueue(())
+        return self._queue
+
+    def _new_names(self) -> SeveralNames:
+        return SeveralNames()
 
     # Names.
 
@@ -172,20 +183,21 @@ class TodayPool(BlockPool):
         """Tokens up to the end of what the first name of a block says, `whole` for all of it; 0 if it has none."""
         return 0 if block.content is None else self.partial.get(block.block_id, whole)
 
-    def add_name(self, block: KVCacheBlock, name: Name, covers: int | None) -> None:
+    def add_name(self, block: KVCacheBlock, group: int, content: BlockHash, covers: int | None) -> None:
         """Give the block one more name, of so many tokens; None for all that it has room for."""
-        group, content = name
+        known = self.cached_block_hash_to_block
         if block.content is None:
             block.content = content
             if covers is None:
                 block.run = loose_run(group)
             else:
                 self.partial[block.block_id] = covers
-                self.cached_block_hash_to_block.mark(block, group)
+                block.run = known.marked[group]
         elif block.run is not None:
-            self.further.setdefault(block.block_id, []).append(name)
-            self.cached_block_hash_to_block.mark(block, block.run.group)
-        self.cached_block_hash_to_block.add(group, content, block)
+            self.further.setdefault(block.block_id, []).append((group, content))
+            known.mark(block, block.run.group)
+        if known.groups[group].setdefault(content, block) is not block:
+            known.add(group, content, block)
 
     def unname(self, block: KVCacheBlock) -> None:
         """Take all names from the block, and tell of it."""
@@ -194,8 +206,8 @@ class TodayPool(BlockPool):
     def move_names(self, source: KVCacheBlock, target: KVCacheBlock) -> None:
         """The target gets the names of the source; nobody is told."""
         covers = self.partial.get(source.block_id)
-        for name in self._unnamed(source):
-            self.add_name(target, name, covers)
+        for group, content in self._unnamed(source):
+            self.add_name(target, group, content, covers)
 
     def _unnamed(self, block: KVCacheBlock) -> list[Name]:
         content, run, known = block.content, block.run, self.cached_block_hash_to_block
@@ -256,21 +268,26 @@ class TodayPool(BlockPool):
         return block
 
     def _touch_many(self, blocks: Sequence[KVCacheBlock]) -> bool:
-        """As before. The blocks of a hit mostly have the same holders, or were given back together."""
-        states: list[Any] = [block.state for block in blocks]
-        state, own = states[0], self._made[blocks[0].block_id] is blocks[0]
-        if not isinstance(blocks, Hit) or states.count(state) < len(states) or not own:
-            return BlockPool._touch_many(self, blocks)
-        if not isinstance(state, int):
+        """As before. The blocks of a hit mostly have the same holders, or were given back together, table's end first:
+        then one comparison with the end of their batch, of which none is missing, tells that they stand in it."""
+        state: Any = blocks[0].state
+        queue, n, free = self.free_block_queue, len(blocks), not isinstance(state, int)
+        whole = free and state.queue is queue and n <= state.left == len(state.blocks) - state.at
+        if not (whole and state.blocks[: -n - 1 : -1] == blocks):
+            own = isinstance(blocks, Hit) and self._made[blocks[0].block_id] is blocks[0]
+            if not own or [block.state for block in blocks].count(state) < n:
+                return BlockPool._touch_many(self, blocks)
+        if free:
             for block in blocks:
                 block.state = 1
-            self.free_block_queue.lose(state, len(states))
+            queue.lose(state, n)
             return True
         if state <= 0:
             return False
+        more = state + 1
         for block in blocks:
-            block.state = state + 1
-        self._num_shared += len(states) if state == 1 else 0
+            block.state = more
+        self._num_shared += n if state == 1 else 0
         return True
 
     def hold(self, block: KVCacheBlock) -> None:
@@ -308,11 +325,18 @@ class TodayPool(BlockPool):
                     self._give_back(others, True)
                     return
                 blocks = self._let_go_shared(blocks, states)
+        queue, own, n = self.free_block_queue, 0, len(blocks)
+        while own < n and blocks[own].content is None:  # mostly the end of a table, which stands first
+            own += 1
+        if queue.append_named(blocks[own:] if own else blocks):
+            if own:
+                queue.prepend_n(blocks[:own])
+            return
         others = [block for block in blocks if block.content is None]
         if others:
             blocks = [block for block in blocks if block.content is not None]
-            self.free_block_queue.prepend_n(others)
-        self.free_block_queue.append_n(blocks)
+            queue.prepend_n(others)
+        queue.append_n(blocks)
 
     def _let_go_shared(self, blocks: list[KVCacheBlock], states: list[Any]) -> list[KVCacheBlock]:
         """One reference less to those of the blocks that others hold, too; the rest. Mostly they are a prefix, which
@@ -327,8 +351,9 @@ class TodayPool(BlockPool):
             own_blocks = blocks[:own]
         holders = left[0]
         if left.count(holders) == len(left):
+            less = holders - 1
             for block in shared:
-                block.state = holders - 1
+                block.state = less
         else:
             for block, state in zip(shared, left, strict=True):
                 block.state = state - 1

@@ -22,6 +22,8 @@ class TodayMambaSpec(MambaSpec):
 class CheckpointManager(MambaToday):
     """States in mode align whose workers leave checkpoints."""
 
+    leaves_one_state = False
+
     def __post_init__(self, *given: object, **named: object) -> None:
         super().__post_init__(*given, **named)
         self.grid = getattr(self.kv_cache_spec, "prefill_checkpoint_alignment", None) or 1
@@ -60,11 +62,17 @@ class CheckpointManager(MambaToday):
     def _resumed(self, num_tokens: int) -> int:
         """Where a request of so many tokens can be resumed."""
         unit = self.checkpoint_unit
-        return (num_tokens - (unit if self.drafts_read_on else 1)) // unit * unit
+        behind = unit if self.drafts_read_on else max(1, self.block_pool.num_hash_lookahead_tokens)
+        return (num_tokens - behind) // unit * unit
 
     def wanted_of(self, start: int, end: int, prompt_ends: int) -> tuple[int, int] | None:
         """The same of one that gets a block."""
         return None if self.only_ends and end < prompt_ends else self.left(start, end)
+
+    def first_left(self, start: int, end: int, running: int) -> int:
+        """That of its checkpoint, right before the last one, if it leaves any."""
+        wanted = self.wanted_of(start, end, self.prompt_ends)
+        return running if wanted is None else wanted[0]
 
     def note_request(self, request: CacheableRequest) -> None:
         """The next calls are about a step of this request."""

@@ -16,20 +16,19 @@ from ..managers.coordinator import (
     UnitaryKVCacheCoordinator,
 )
 from ..managers.hit_search import HitBlocks, HitSearch, longest_common_hit
-from ..managers.spec_registry import KVCacheSpecRegistry
-from ..managers.steps import OneGroupSteps, RunningSteps
+from ..managers.steps import RunningSteps
 from ..pool.block import KVCacheBlock
-from ..specs.attention import RecentPastSpec
-from ..specs.entries import how_to_register
 from ..specs.interface import FullAttentionSpec, KVCacheSpec, SlidingWindowSpec
 from .block_pool import TodayPool
-from .checkpoints import CheckpointManager, with_checkpoints
+from .by_spec import manager_of_today
+from .checkpoints import CheckpointManager
 from .hashing import LastHashes
-from .managers import OF_TODAY, ByNames
-from .reference_window import ReferenceWindowManager, RSWASpec
-from .rings import CircularBufferSpec, RingManager
+from .managers import ByNames
+from .reference_window import ReferenceWindowManager
+from .rings import RingManager
 from .search import FinePrefixSearch, FineStateSearch
 from .states import MambaToday
+from .steps import StepsBehindPrompts
 
 
 class Found(NamedTuple):
@@ -43,61 +42,6 @@ class Found(NamedTuple):
     """Whether states end before it: then tokens from outside must follow, which bring the one that is needed."""
 
 
-class LaterHorizons(RunningSteps):
-    """Horizons are found when they are asked for: many a request that was given room takes no step of the short way."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.due: dict[str, int] = {}
-        """Requests whose horizon is not known, with how many of their tokens were settled."""
-
-    def note(self, request_id: str, num_settled_tokens: int) -> None:
-        """As before, but later."""
-        if self.known:
-            self.horizons.pop(request_id, None)
-            self.due[request_id] = num_settled_tokens
-
-    def look(self, request_id: str) -> int:
-        """The horizon of a request for which it is due."""
-        super().note(request_id, self.due.pop(request_id))
-        return self.horizons[request_id]
-
-    def forget(self, request_id: str) -> None:
-        """As before."""
-        self.due.pop(request_id, None)
-        RunningSteps.forget(self, request_id)
-
-
-class LaterOfOneGroup(LaterHorizons, OneGroupSteps):
-    """The same for a group that gives nothing back."""
-
-
-class StepsBehindPrompts(LaterHorizons):
-    """Steps of running requests where ends of prompts get names inside blocks: within its prompt a request goes the
-    long way, and behind it nothing is named but whole blocks."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.behind: set[str] = set()
-        """Requests that have named all of their prompt."""
-
-    def note(self, request_id: str, num_settled_tokens: int) -> None:
-        """As before, for those."""
-        if request_id in self.behind:
-            LaterHorizons.note(self, request_id, num_settled_tokens)
-
-    def forget(self, request_id: str) -> None:
-        """As before."""
-        self.behind.discard(request_id)
-        if request_id in self.horizons or request_id in self.due:
-            LaterHorizons.forget(self, request_id)
-
-    def forget_horizons(self) -> None:
-        """Names have been lost, which the next step of a request may give again."""
-        for request_id in [*self.horizons, *self.due]:
-            super().forget(request_id)
-
-
 class TodayCoordinator(KVCacheCoordinator):
     """What the coordinators have in common."""
 
@@ -108,16 +52,15 @@ class TodayCoordinator(KVCacheCoordinator):
     _registers_at: int | None = None
     """At multiples of how many tokens groups register their blocks; None for each group's own."""
     block_pool: TodayPool
-    steps: LaterHorizons
+    _state_managers: Sequence[MambaToday]
     single_type_managers: tuple[ByNames, ...]
 
     def __init__(self, *given: Any, num_hash_lookahead_tokens: int, names_junctions: bool, **named: Any) -> None:
         self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
         super().__init__(*given, **named)
-        states = any(isinstance(manager, MambaToday) for manager in self.single_type_managers)
         for manager in self.single_type_managers:
             # States are read before they are written, so what else lies in their pages has to be cleared.
-            manager.collects_new_block_ids = states and not isinstance(manager, MambaToday)
+            manager.collects_new_block_ids = bool(self._state_managers) and manager not in self._state_managers
         managers = self.single_type_managers
         self.leaving_checkpoints = [manager for manager in managers if isinstance(manager, CheckpointManager)]
         gaps = [manager for manager in managers if isinstance(manager, ReferenceWindowManager)]
@@ -136,7 +79,8 @@ class TodayCoordinator(KVCacheCoordinator):
         if rings:
             self.steps = self.running_steps(self._registers_at)
         flagged = any(group.is_eagle_group for group in self.kv_cache_config.kv_cache_groups)
-        self.names_junctions = names_junctions and flagged
+        if names_junctions and flagged:
+            self.names_junctions = True
         self._names_junctions_inside = self.names_junctions and self.enable_partial_hash_hits
         self._alignment = self.hit_alignment
         self._every = self.enable_partial_hash_hits or len(managers) == 1
@@ -145,9 +89,10 @@ class TodayCoordinator(KVCacheCoordinator):
             (one, one.names_ends, one if isinstance(one, MambaToday) else None, one.block_size if one.use_eagle else 0)
             for one in managers
         ]
-        plain = len(managers) == 1 and not managers[0].names_ends and not managers[0].keeps_states
-        self._only = managers[0] if plain else None
-        """The manager of the only group, if nothing of it gets a name but whole blocks."""
+        first = managers[0] if len(managers) == 1 else None
+        plain = first is not None and not (first.names_ends or first.keeps_states or first.sized_by_encoder)
+        self._only = first if plain else None
+        """The manager of the only group, if nothing of it gets a name but whole blocks, and tokens fill them."""
         self._bounded = all(manager.is_ours and not manager.sized_by_encoder for manager in managers)
         self._least_size = min([manager.block_size for manager in managers], default=1)
         self._most_apart = sum([manager.most_blocks(0) + 1 for manager in managers]) if self._bounded else 0
@@ -193,14 +138,16 @@ class TodayCoordinator(KVCacheCoordinator):
         alone = not self.num_hash_lookahead_tokens and not self.keeping_states and not self.names_ends
         return alone and super()._registers_quietly()
 
-    def running_steps(self, registers_at: int | None) -> LaterHorizons:
+    def running_steps(self, registers_at: int | None) -> RunningSteps:
         """As before; where ends of prompts get names, only behind the prompt."""
         self._registers_at = registers_at
-        groups = self.single_type_managers, self.block_pool, self.max_model_len
-        given = *groups, (registers_at, self._registers_quietly()), self._register
-        steps: LaterHorizons = StepsBehindPrompts(*given) if self.names_ends else LaterHorizons(*given)
-        if steps.is_simple and not self.names_ends:
-            steps = LaterOfOneGroup(*given)
+        if self.names_ends:
+            given = (registers_at, self._registers_quietly()), self._register
+            steps: RunningSteps = StepsBehindPrompts(
+                self.single_type_managers, self.block_pool, self.max_model_len, *given
+            )
+        else:
+            steps = super().running_steps(registers_at)
         # Where a gap opens depends on the prompt, which steps do not know.
         steps.known &= not any(isinstance(manager, ReferenceWindowManager) for manager in self.single_type_managers)
         return steps
@@ -219,10 +166,49 @@ class TodayCoordinator(KVCacheCoordinator):
                 manager.prompt_ends = prefill_end
         return super().get_num_blocks_to_allocate(*given, **named)
 
+    def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
+        """As before. Before the first token nothing is skipped."""
+        if total_computed_tokens > 0:
+            for manager in self._skipping_managers:
+                manager.remove_skipped_blocks(request_id, total_computed_tokens)
+
+    def allocate_new_computed_blocks(
+        self,
+        request_id: str,
+        new_computed_blocks: Sequence[Sequence[KVCacheBlock]],
+        num_local_computed_tokens: int,
+        num_external_computed_tokens: int,
+        num_settled_tokens: int | None = None,
+    ) -> None:
+        """As before; a hit alone takes no block."""
+        computed = num_local_computed_tokens, num_external_computed_tokens
+        if num_external_computed_tokens:
+            super().allocate_new_computed_blocks(request_id, new_computed_blocks, *computed, num_settled_tokens)
+            return
+        for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True):
+            manager.attach_computed_blocks(request_id, hit, *computed, num_settled_tokens)
+
+    def allocate_new_blocks(
+        self,
+        request_id: str,
+        num_tokens: int,
+        num_tokens_main_model: int,
+        num_encoder_tokens: int = 0,
+        total_computed_tokens: int | None = None,
+    ) -> HitBlocks:
+        """As before."""
+        given = num_tokens, num_tokens_main_model, total_computed_tokens
+        if self._only is not None:
+            return (self._only.allocate_new_blocks(request_id, *given),)
+        return super().allocate_new_blocks(request_id, *given[:2], num_encoder_tokens, total_computed_tokens)
+
     def most_blocks_to_allocate(self, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]]) -> int:
         """As before, with states: but of a hit, which this very step may still write."""
         hits = sum(map(len, new_computed_blocks))
-        if not self._bounded or (hits and any(manager.cached_blocks_this_step for manager in self._state_managers)):
+        if not self._bounded:
+            return maxsize
+        states = self._state_managers
+        if hits and states and any(manager.cached_blocks_this_step for manager in states):
             return maxsize
         rough = num_tokens // self._least_size * len(self.single_type_managers) + self._most_apart
         if hits + rough <= self.block_pool.free_block_queue.num_free_blocks:
@@ -283,6 +269,11 @@ class TodayCoordinator(KVCacheCoordinator):
 
     # Giving back.
 
+    def renew(self, request: CacheableRequest) -> None:
+        """As before."""
+        for manager in self._state_managers if self.enable_caching else ():
+            manager.renew_states(request)
+
     def pop_tables(self, request_id: str) -> list[KVCacheBlock]:
         """Forget a request; its blocks, group by group and nulls left out, stay held."""
         self.steps.forget(request_id)
@@ -297,11 +288,28 @@ class NoPrefixCacheToday(TodayCoordinator, KVCacheCoordinatorNoPrefixCache):
 class UnitaryToday(TodayCoordinator, UnitaryKVCacheCoordinator):
     """One group."""
 
-    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        kind = type(self.single_type_managers[0])
+        self._is_ring = issubclass(kind, RingManager)
+        self._search_type = kind.search_type if kind.spreads_over_ranks or self._terms.ranks == 1 else None
+        """None where `search` says why there is none."""
+
+    def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest hit of the group; a ring has none."""
-        if isinstance(self.single_type_managers[0], RingManager):
-            return ([],), 0
-        return super().find_longest_cache_hit(block_hashes, max_cache_hit_length)
+        kind = self._search_type
+        if kind is None:
+            return (
+                Found(([],), 0) if self._is_ring else Found(*super().find_longest_cache_hit(block_hashes, most_tokens))
+            )
+        search = kind(self._terms, block_hashes)
+        length = search.longest(most_tokens)
+        return Found(search.blocks(length) if length else ([],), length)
+
+    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
+        """As before."""
+        found = self.find_hit(block_hashes, max_cache_hit_length)
+        return found.blocks, found.tokens
 
     @property
     def hit_alignment(self) -> int:
@@ -348,10 +356,10 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         """Who goes on otherwise right behind a junction has nothing of his own there for drafts: what the first group
         does not need behind a hit is missing."""
         behind = [group.spec.block_size if group.use_eagle else 0 for group in self.attention_groups]
-        for manager in self.single_type_managers:
+        for manager in self.single_type_managers if max(behind) > behind[0] else ():
             manager.lacking_at_junction = max(behind) - behind[0]
 
-    def running_steps(self, registers_at: int | None) -> LaterHorizons:
+    def running_steps(self, registers_at: int | None) -> RunningSteps:
         """As before; where hits end inside blocks each group registers its blocks when they are full."""
         return super().running_steps(None if self.enable_partial_hash_hits else registers_at)
 
@@ -369,9 +377,14 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         shared = widest.longest(most_tokens)
         if not shared:
             return Found(tuple([[] for _ in self.single_type_managers]), 0)
-        searches = [widest, *[self.search(group, hashes) for group in others]]
-        length = longest_common_hit(searches, shared)
-        return Found(self._rows(searches, [length] * len(searches)), length, shared if shared > length else 0)
+        searches = [*[self.search(group, hashes) for group in others], widest]
+        length = longest_common_hit(searches, shared, agreed=1)
+        hits: list[list[KVCacheBlock]] = [[] for _ in self.single_type_managers]
+        if length:
+            for alike, search in zip((*others, first), searches, strict=True):
+                for i, blocks in zip(alike.group_ids, search.blocks(length), strict=True):
+                    hits[i] = blocks
+        return Found(tuple(hits), length, shared if shared > length else 0)
 
     def find_for_connector(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest length that all specs but states can serve, with the states of up to there."""
@@ -396,7 +409,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         return block_hashes[: most_tokens // self.hash_block_size]
 
     def _rows(self, searches: Sequence[HitSearch], lengths: Sequence[int]) -> HitBlocks:
-        """By group of layers, the blocks of so many tokens that each search has found."""
+        """By group of layers, the blocks of so many tokens that each search has found, where they differ."""
         hits: list[list[KVCacheBlock]] = [[] for _ in self.single_type_managers]
         for alike, search, length in zip(self.attention_groups, searches, lengths, strict=True):
             if length:
@@ -411,36 +424,15 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
 
     def search(self, group: SpecGroup, block_hashes: list[BlockHash]) -> HitSearch:
         """The search of the groups with one spec."""
-        kind = group.manager_cls
+        terms, kind = group.terms, group.manager_cls
         if self.enable_partial_hash_hits and kind.keeps_states:
-            return FineStateSearch(group.terms, block_hashes)
+            return FineStateSearch(terms, block_hashes)
         if self.enable_partial_hash_hits and isinstance(group.spec, FullAttentionSpec):
-            return FinePrefixSearch(group.terms, block_hashes)
+            return FinePrefixSearch(terms, block_hashes)
         hashes: BlockHashList = block_hashes
-        if group.spec.block_size != self.hash_block_size:
-            hashes = LastHashes(block_hashes, self.hash_block_size, group.spec.block_size)
-        return kind.search(group.terms, hashes)
-
-
-def manager_of_today(
-    spec: KVCacheSpec, max_num_batched_tokens: int, max_model_len: int, **named: Any
-) -> SingleTypeKVCacheManager:
-    """A manager for the spec. NotImplementedError for one of somebody else, who knows nothing of this rule."""
-    if isinstance(spec, CircularBufferSpec):
-        return RingManager(spec, **named)
-    if isinstance(spec, RSWASpec):
-        return ReferenceWindowManager(spec, **named)
-    plain = KVCacheSpecRegistry.get_manager_class(spec)
-    if plain is None:
-        raise AssertionError(how_to_register(spec))
-    if plain not in OF_TODAY:
-        raise NotImplementedError(f"{plain.__name__} goes by the rule of 0.23: it cannot serve a core of today")
-    if isinstance(spec, RecentPastSpec):
-        named["max_admission_blocks_per_request"] = spec.max_admission_blocks_per_request(
-            max_num_batched_tokens, max_model_len
-        )
-    kind = OF_TODAY[plain]
-    return (with_checkpoints(kind, spec) if issubclass(kind, MambaToday) else kind)(spec, **named)
+        if terms.block_size != self.hash_block_size:
+            hashes = LastHashes(block_hashes, self.hash_block_size, terms.block_size)
+        return kind.search(terms, hashes)
 
 
 def coordinator_of_today(enable_caching: bool, num_groups: int, **named: Any) -> TodayCoordinator:

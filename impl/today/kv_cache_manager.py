@@ -11,7 +11,7 @@ from ..pool.metrics import KVCacheMetricsCollector
 from ..specs.base import cdiv
 from ..specs.interface import KVCacheConfig
 from .block_pool import TodayPool
-from .coordinator import Found, LaterHorizons, TodayCoordinator, coordinator_of_today
+from .coordinator import Found, TodayCoordinator, coordinator_of_today
 from .request import RequestStatus
 from .rings import RingManager
 from .states import MambaToday
@@ -44,14 +44,15 @@ class TodayManager(KVCacheManager):
     """As by the older rule, with what is new.
 
     `max_in_flight_tokens` is the most tokens of a request in steps that run. With `num_hash_lookahead_tokens` the names
-    of blocks cover so many tokens behind them; give the block hasher the same number. `watermark` is the share of the
-    blocks that stays free when a request is admitted while others run. With `use_eagle`, or
-    groups that are flagged, drafts need what is behind a hit, unless names look ahead.
+    of blocks cover so many tokens behind them; give the block hasher the same number. `num_prefill_lookahead` draft
+    models follow each other: names look ahead as far at least, and windows keep what is prefilled again
+    (`extra_retained_tokens` of their specs). `watermark` is the share of the blocks that stays free when a request is
+    admitted while others run. With `use_eagle`, or groups that are flagged, drafts need what is behind a hit, unless
+    names look ahead.
     """
 
     coordinator: TodayCoordinator
     block_pool: TodayPool
-    _steps: LaterHorizons
 
     def __init__(
         self,
@@ -72,9 +73,10 @@ class TodayManager(KVCacheManager):
         watermark: float = 0.0,
         enable_mamba_shared_prefix_checkpoint: bool = False,
     ) -> None:
-        if num_prefill_lookahead > 1:
-            raise NotImplementedError(f"chains of draft models (here {num_prefill_lookahead}): use one alone")
-        self._ahead, self._junctions = num_hash_lookahead_tokens, enable_mamba_shared_prefix_checkpoint
+        chained = num_prefill_lookahead > 1
+        if chained and enable_caching:
+            _check_chain(kv_cache_config, num_prefill_lookahead, num_hash_lookahead_tokens, scheduler_block_size)
+        self._ahead, self._junctions = num_hash_lookahead_tokens, enable_mamba_shared_prefix_checkpoint and not chained
         super().__init__(
             kv_cache_config,
             max_model_len,
@@ -91,7 +93,6 @@ class TodayManager(KVCacheManager):
             getattr(kv_cache_config, "prefix_cache_retention_interval", None),
         )
         self.watermark_blocks = int(watermark * kv_cache_config.num_blocks)
-        self._due = self._steps.due
 
     def _new_coordinator(self, *given: Any) -> TodayCoordinator:
         named = dict(zip(_OF_A_COORDINATOR, given, strict=True))
@@ -105,10 +106,11 @@ class TodayManager(KVCacheManager):
     ) -> tuple[KVCacheBlocks, int, int]:
         """The longest cached prefix, of at most so many tokens, its length, and up to where others share the prefix if
         the hit ends before; else 0. It counts in the statistics when the request is admitted."""
-        if not self._looks_up(request):
+        if not self.enable_caching or request.skip_reading_prefix_cache:
             return self.empty_kv_cache_blocks, 0, 0
         found = self._find(request, max_cache_hit_length)
-        return self.create_kv_cache_blocks(found.blocks), found.tokens, found.boundary
+        blocks = KVCacheBlocks(found.blocks) if found.tokens else self.empty_kv_cache_blocks
+        return blocks, found.tokens, found.boundary
 
     def _looks_up(self, request: CacheableRequest) -> bool:
         return self.enable_caching and not request.skip_reading_prefix_cache
@@ -171,27 +173,33 @@ class TodayManager(KVCacheManager):
         """As before. The watermark stays free for a request that does not run yet, if others are scheduled in this step
         (`has_scheduled_reqs`). In the groups `skip_zeroing_group_ids` a load writes all of the blocks that are taken
         for external tokens, so that they are not listed."""
-        if not (new_computed_blocks or num_external_computed_tokens or full_sequence_must_fit or reserved_blocks):
+        if (
+            num_new_tokens > 0
+            and num_lookahead_tokens >= 0
+            and not (
+                new_computed_blocks
+                or num_new_computed_tokens
+                or num_external_computed_tokens
+                or num_encoder_tokens
+                or full_sequence_must_fit
+                or reserved_blocks
+                # One whose load has arrived has its blocks, and waits all the same.
+                or (self.watermark_blocks and has_scheduled_reqs and not _runs(request))
+            )
+        ):
             # The one comparison of most decode steps, and what is due in the others, without a call of the long way.
             request_id, end = request.request_id, request.num_computed_tokens + num_new_tokens
-            horizon = 0
-            if request_id in self._horizons:
-                horizon = self._horizons[request_id]
-            elif request_id in self._due:
-                horizon = self._steps.look(request_id)
-            plain = num_new_tokens > 0 <= num_lookahead_tokens and not (num_new_computed_tokens or num_encoder_tokens)
-            # One whose load has arrived has its blocks, and waits all the same.
-            free = not self.watermark_blocks or not has_scheduled_reqs or _runs(request)
-            if horizon and plain and free:
-                firsts = self._firsts
-                if end + num_lookahead_tokens <= horizon and not (firsts and end < firsts[request_id]):
-                    return self.empty_kv_cache_blocks
-                if end <= self.max_model_len:
-                    for manager in self.coordinator.told_of_requests:
-                        manager.note_request(request)
-                    register = self.enable_caching and not delay_cache_blocks
-                    rows = self._steps.advance(request, request_id, end, num_lookahead_tokens, register)
-                    return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
+            horizon = self._horizons.get(request_id, 0)
+            if not horizon and request_id in self._due:
+                horizon = self._steps.look(request_id, num_new_tokens)
+            if end + num_lookahead_tokens <= horizon and not (self._firsts and end < self._firsts[request_id]):
+                return self.empty_kv_cache_blocks
+            if horizon and end <= self.max_model_len:
+                for manager in self.coordinator.told_of_requests:
+                    manager.note_request(request)
+                register = self.enable_caching and not delay_cache_blocks
+                rows = self._steps.advance(request, request_id, end, num_lookahead_tokens, register)
+                return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
         if self.watermark_blocks and has_scheduled_reqs and reserved_blocks >= 0 and not _runs(request):
             reserved_blocks += self.watermark_blocks
         for manager in self.coordinator.told_of_requests:
@@ -221,12 +229,7 @@ class TodayManager(KVCacheManager):
     ) -> list[KVCacheBlocks | None]:
         """As before. Where something has to be known of each request, it is asked for one after the other."""
         if not (self.watermark_blocks or self.coordinator.told_of_requests):
-            asked = list(requests)
-            if self._due:
-                for one in asked:
-                    if one.request_id in self._due:
-                        self._steps.look(one.request_id)
-            return super().allocate_slots_batch(asked, num_new_tokens, num_lookahead_tokens)
+            return KVCacheManager.allocate_slots_batch(self, requests, num_new_tokens, num_lookahead_tokens)
         return [self.allocate_slots(one, num_new_tokens, 0, None, num_lookahead_tokens) for one in requests]
 
     def take_kv_cache_block_copies(self) -> tuple[list[KVCacheBlockCopy], list[KVCacheBlock]]:
@@ -259,6 +262,12 @@ class TodayManager(KVCacheManager):
             return []
         states = [one for one in self.coordinator.keeping_states if isinstance(one, MambaToday)]
         return [offer for manager in states for offer in manager.last_offer(request)]
+
+    def free(self, request: CacheableRequest) -> None:
+        """As before."""
+        if self.coordinator.keeping_states:
+            self.coordinator.renew(request)
+        self.coordinator.free(request.request_id)
 
     def pop_blocks_for_free(self, request: CacheableRequest) -> list[KVCacheBlock]:
         """Forget a request whose blocks are still written: they stay held, and are to be freed later, each table's end
@@ -305,6 +314,18 @@ class TodayManager(KVCacheManager):
                 named = [pool.covers(block, (i + 1) * size) for i, block in enumerate(table)]
                 reached.append(max(named, default=0))
         return min(reached, default=0)
+
+
+def _check_chain(config: KVCacheConfig, models: int, ahead: int, scheduler_block_size: int) -> None:
+    """ValueError for a chain of draft models that reads further than a scheduler block. NotImplementedError where names
+    of blocks do not look as far as it does, as with a connector under vLLM: what is registered may be prefilled again.
+    """
+    if scheduler_block_size < models and any(group.is_eagle_group for group in config.kv_cache_groups):
+        raise ValueError(
+            f"a chain of {models} draft models reads further than a scheduler block of {scheduler_block_size} tokens"
+        )
+    if ahead < models:
+        raise NotImplementedError(f"names look {ahead} tokens ahead, a chain of draft models {models}: let names do so")
 
 
 def _runs(request: object) -> bool:

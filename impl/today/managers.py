@@ -10,6 +10,7 @@ from ..managers.base import SingleTypeKVCacheManager
 from ..managers.full import CrossAttentionManager, FullAttentionManager, SinkFullAttentionManager
 from ..managers.window import ChunkedLocalAttentionManager, SlidingWindowManager
 from ..pool.block import KVCacheBlock
+from ..specs.interface import SlidingWindowSpec
 from .block_pool import TodayPool
 from .events import Places
 
@@ -29,6 +30,12 @@ class ByNames(SingleTypeKVCacheManager):
     block_pool: TodayPool
     is_thinned = False
     """Whether a retention interval says anything of the type."""
+    lacking_at_junction = 0
+    """Tokens that drafts need behind a hit besides those that are there where a prefix ends that others share."""
+    unzeroed = False
+    """Whether a load writes all of the blocks that are taken for external tokens in this call."""
+    # Python keeps up to 29 fields of an object together; where there are more each is looked up in a dict. So what
+    # mostly is as it stands here is no field.
 
     def __post_init__(self, *given: Any, **named: Any) -> None:
         super().__post_init__(*given, **named)
@@ -36,15 +43,15 @@ class ByNames(SingleTypeKVCacheManager):
         """By request."""
         self.unit: int = self.block_pool.hash_block_size
         """Tokens of a hash block."""
-        self.lacking_at_junction = 0
-        """Tokens that drafts need behind a hit besides those that are there where a prefix ends that others share."""
-        self.unzeroed = False
-        """Whether a load writes all of the blocks that are taken for external tokens in this call."""
 
     @property
     def names_ends(self) -> bool:
         """Whether ends of prompts may get names inside blocks."""
         return False
+
+    def expect_hits(self, alignment: int, use_eagle: bool, tokens_behind: int) -> None:
+        """As before; a prompt's last tokens, which the names of blocks need, are behind every hit of it."""
+        super().expect_hits(alignment, use_eagle, max(tokens_behind, self.block_pool.num_hash_lookahead_tokens))
 
     # What a request gets.
 
@@ -163,15 +170,16 @@ class ByNames(SingleTypeKVCacheManager):
         request_id, size = request.request_id, self.block_size
         first, end = self.num_cached_block.get(request_id, 0), num_tokens // size
         thinned = retention_interval is not None and self.is_thinned
-        if end <= first or thinned or not self.registers_every_block or self._may_have_nulls(request_id, first):
+        mixed = thinned or not self.registers_every_block or (self.may_skip and self._may_have_nulls(request_id, first))
+        if mixed or end <= first:
             super().cache_blocks(request, num_tokens, retention_interval)
             return
         self.block_pool.cache_row(request, self.req_to_blocks[request_id], first, end, size, self.kv_cache_group_id)
         self.num_cached_block[request_id] = end
 
     def _may_have_nulls(self, request_id: str, first: int) -> bool:
-        """Whether a table may have a null from this entry on."""
-        return self.may_skip
+        """Whether a table of a type that skips may have a null from this entry on."""
+        return True
 
     def wanted(
         self, request: CacheableRequest, first: int, end: int, retention_interval: int | None
@@ -212,14 +220,14 @@ class ByNames(SingleTypeKVCacheManager):
         pool, unit = self.block_pool, self.unit
         if block is self._null_block:
             return
-        content = request.block_hashes[end // unit - 1]
-        name, whole = (self.kv_cache_group_id, content), (entry + 1) * self.block_size
+        content, group = request.block_hashes[end // unit - 1], self.kv_cache_group_id
+        whole = (entry + 1) * self.block_size
         if block.content is not None:
-            if pool.is_named(block, name):
+            if pool.is_named(block, (group, content)):
                 return
             if 0 < pool.covers(block, whole) < end:
                 pool.unname(block)
-        pool.add_name(block, name, None if end == whole else end)
+        pool.add_name(block, group, content, None if end == whole else end)
         if not pool.enable_kv_cache_events:
             return
         parent = request.block_hashes[end // unit - 2] if end > unit else None
@@ -273,10 +281,11 @@ class FullToday(ByNames, FullAttentionManager):
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """Its last whole hash block before its last token, once that is computed."""
         unit, table = self.unit, self.req_to_blocks.get(request.request_id, ())
-        left = 0 if self.use_eagle else 1  # what drafts need behind a hit is found here, too
+        # What drafts need behind a hit is found here, too.
+        left = 0 if self.use_eagle else max(1, self.block_pool.num_hash_lookahead_tokens)
         last = min((request.num_prompt_tokens - left) // unit, len(request.block_hashes)) * unit
         entry, inside = divmod(last, self.block_size)
-        if inside and last <= num_tokens and entry < len(table):
+        if inside and 0 < last <= num_tokens and entry < len(table):
             self.give_name(request, last, entry, table[entry])
 
 
@@ -292,6 +301,19 @@ class SlidingToday(ByNames, SlidingWindowManager):
     """A sliding window: nulls stand before all else in a table."""
 
     is_thinned = True
+
+    def __init__(self, kv_cache_spec: SlidingWindowSpec, *given: Any, **named: Any) -> None:
+        super().__init__(kv_cache_spec, *given, **named)
+        self.sliding_window += getattr(kv_cache_spec, "extra_retained_tokens", 0)
+        """Nothing is given up so far back. Hits need what is read alone."""
+
+    def _capped(
+        self, new: int, table: Sequence[KVCacheBlock], kept: Sequence[KVCacheBlock], num_lookahead_tokens: int
+    ) -> int:
+        """As before; where more is kept than read, some of what is kept of a hit may be null, which nobody holds."""
+        if self.sliding_window > getattr(self.kv_cache_spec, "sliding_window", 0):
+            kept = [block for block in kept if block is not self._null_block]
+        return super()._capped(new, table, kept, num_lookahead_tokens)
 
     def _may_have_nulls(self, request_id: str, first: int) -> bool:
         """Only if this one is null."""

@@ -60,17 +60,21 @@ class FinePrefixSearch(FineSearch):
 class FineStateSearch(FineSearch):
     """Mamba layers: the state of exactly so many tokens."""
 
+    _states: Sequence[KVCacheBlock | None]
+    """What was found last."""
+
     def longest(self, bound: int) -> int:
         """The last one within the bound that every group has."""
         for end in range(min(bound // self._unit, len(self._fine)), 0, -1):
-            if None not in self._find(end):
+            self._states = self._find(end)
+            if None not in self._states:
                 return end * self._unit
         return 0
 
     def blocks(self, length: int) -> HitBlocks:
         """Nulls, and the state."""
         nulls = cdiv(length, self._terms.block_size) - 1
-        return self._behind_nulls(nulls, [[block] for block in self._find(length // self._unit) if block is not None])
+        return self._behind_nulls(nulls, [[block] for block in self._states if block is not None])
 
     def _find(self, end: int) -> Sequence[KVCacheBlock | None]:
         found = self._terms.pool.cached_block_hash_to_block

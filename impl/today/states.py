@@ -13,6 +13,8 @@ class MambaToday(ByNames, MambaManager):
     """A state at the end of a prompt is named if the step ended exactly there."""
 
     is_thinned = True
+    leaves_one_state = True
+    """Whether a step without drafts leaves one state alone, behind it."""
 
     def __post_init__(self, *given: object, **named: object) -> None:
         super().__post_init__(*given, **named)
@@ -53,11 +55,24 @@ class MambaToday(ByNames, MambaManager):
         num_tokens_main_model: int,
         total_computed_tokens: int | None = None,
     ) -> list[KVCacheBlock]:
-        """As before; behind a table of nulls the states stand at its end."""
+        """As before; behind a table of nulls the states stand at its end. Where the table ends before the running
+        state, and the only other one is what the step continues from, nothing has to move."""
         own = self._make_private(request_id) if request_id in self.tails else []
         table, null = self.req_to_blocks[request_id], self._null_block
-        begins = self.moves_blocks and self.num_leading_nulls.get(request_id, 0) >= len(table)
-        computed = total_computed_tokens
+        had, leading, computed = len(table), self.num_leading_nulls.get(request_id, 0), total_computed_tokens
+        begins = self.moves_blocks and leading >= had
+        if self.moves_blocks and not self.num_speculative_blocks and computed is not None:
+            running, last, pool = (num_tokens_main_model - 1) // self.block_size, had - 1, self.block_pool
+            first = running if self.leaves_one_state else self.first_left(computed, num_tokens_main_model, running)
+            if first == running == last and table[running] is not null:
+                return own
+            stays = begins or leading == last == (computed - 1) // self.block_size
+            if first >= had and stays and pool.free_block_queue.num_free_blocks > running - first:
+                table += [null] * (first - had)
+                table += [pool.get_new_block()] if first == running else pool.get_new_blocks(running + 1 - first)
+                if begins:
+                    self.num_leading_nulls[request_id] = first
+                return own + table[had:]
         added = MambaManager.allocate_new_blocks(self, request_id, num_tokens, num_tokens_main_model, computed)
         if own:
             added = own + added
@@ -68,6 +83,10 @@ class MambaToday(ByNames, MambaManager):
             if null not in table[nulls:]:
                 self.num_leading_nulls[request_id] = nulls
         return added
+
+    def first_left(self, start: int, end: int, running: int) -> int:
+        """The first entry of a table in which a step `start .. end - 1` leaves a state; `running` is the last one."""
+        return running
 
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
         """As before. A step that moves its states leaves few: these alone are looked at, where nobody has to be told of
@@ -111,7 +130,8 @@ class MambaToday(ByNames, MambaManager):
         unit, size, request_id = self.unit, self.block_size, request.request_id
         if not self.moves_blocks or num_tokens <= 0 or num_tokens % unit:
             return
-        last = (request.num_prompt_tokens - min(unit, self.tokens_behind)) // unit * unit
+        left = max(min(unit, self.tokens_behind), self.block_pool.num_hash_lookahead_tokens)
+        last = (request.num_prompt_tokens - left) // unit * unit
         if num_tokens != last and not at_junction:
             return
         entry, table = (num_tokens - 1) // size, self.req_to_blocks.get(request_id, ())
@@ -155,6 +175,16 @@ class MambaToday(ByNames, MambaManager):
             if states[i] is not null:
                 return (i + 1) * self.block_size + 1
         return maxsize
+
+    def renew_states(self, request: CacheableRequest) -> None:
+        """As `renew`: of each block the name is that of its last hash block."""
+        per, hashes = self.block_size // self.unit, request.block_hashes
+        count = min(self.num_cached_block.get(request.request_id, 0), len(hashes) // per)
+        if count:
+            known = self.block_pool.cached_block_hash_to_block
+            found = known.found(self.kv_cache_group_id, hashes[count * per - 1 :: -per])
+            if found:
+                self.block_pool.renew(found)
 
     def note_registered(self, blocks: Sequence[KVCacheBlock]) -> None:
         """`offer` says more."""

@@ -23,8 +23,6 @@ from ..specs.interface import (
     KVCacheGroupSpec,
     MLAAttentionSpec,
     SinkFullAttentionSpec,
-    SlidingWindowMLASpec,
-    SlidingWindowSpec,
 )
 from . import kv_cache_manager as own
 from . import request
@@ -33,6 +31,7 @@ from .coordinator import HybridToday, NoPrefixCacheToday, UnitaryToday
 from .managers import OF_TODAY
 from .reference_window import ReferenceWindowManager, RSWASpec
 from .rings import CircularBufferSpec, RingManager
+from .windows import TodayWindowMLASpec, TodayWindowSpec
 
 MANAGER, UTILS = "vllm.v1.core.kv_cache_manager", "vllm.v1.core.kv_cache_utils"
 SPECS: Mapping[str, type[KVCacheSpec]] = {
@@ -41,8 +40,8 @@ SPECS: Mapping[str, type[KVCacheSpec]] = {
     "HiddenStateCacheSpec": HiddenStateCacheSpec,
     "SinkFullAttentionSpec": SinkFullAttentionSpec,
     "RSWASpec": RSWASpec,
-    "SlidingWindowSpec": SlidingWindowSpec,
-    "SlidingWindowMLASpec": SlidingWindowMLASpec,
+    "SlidingWindowSpec": TodayWindowSpec,
+    "SlidingWindowMLASpec": TodayWindowMLASpec,
     "ChunkedLocalAttentionSpec": ChunkedLocalAttentionSpec,
     "CircularBufferSpec": CircularBufferSpec,
     "CrossAttentionSpec": CrossAttentionSpec,
@@ -52,12 +51,12 @@ SPECS: Mapping[str, type[KVCacheSpec]] = {
 _READ = frozenset(
     {
         *("block_size", "num_kv_heads", "head_size", "dtype", "sliding_window", "attention_chunk_size", "sink_len"),
-        *("rswa_window", "shapes", "dtypes", "mamba_cache_mode", "num_speculative_blocks"),
+        *("extra_retained_tokens", "rswa_window", "shapes", "dtypes", "mamba_cache_mode", "num_speculative_blocks"),
         *("num_prefill_checkpoint_blocks", "prefill_checkpoint_alignment"),
     }
 )
 """Fields that a core asks for. Bytes of pages are planned before there is one."""
-_REFUSED = {"extra_retained_tokens": 0, "bounded_replay": False}
+_REFUSED = {"bounded_replay": False}
 """Fields of windows that our core does not know, with what they have to be."""
 
 

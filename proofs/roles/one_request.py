@@ -230,6 +230,7 @@ class Managed:
         if of.rule.cap is not Rule.cap:
             sized_spec = bare(names(of.spec), block_size=step.b, **sized)
             fields["_max_admission_blocks_per_request"] = sized_spec.max_admission_blocks_per_request
+            fields["kv_cache_spec"] = sized_spec
         self.manager = bare(_counting(names(of.manager)), **fields)
 
     def hit(self) -> Any:
@@ -248,6 +249,7 @@ class Managed:
         if gate and manager._max_admission_blocks_per_request is not None:
             cap = manager._max_admission_blocks_per_request(step.batched, step.max_len)
             manager._max_admission_blocks_per_request = cap
+            manager.admission_limits = step.batched, step.max_len
         predict = manager.get_num_blocks_to_allocate
         told = "num_lookahead_tokens" in signature(predict).parameters
         lookahead = {"num_lookahead_tokens": step.lookahead} if told else {}

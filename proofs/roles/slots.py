@@ -3,6 +3,7 @@
 Bulk code is run on vectors of one element, in place of arrays and tensors: what it does to one it does to all.
 """
 
+import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import z3
 
 from ...impl.tensors import block_tables, layer_cache, torch_kernels
@@ -41,24 +43,15 @@ def _term(value: Number) -> Any:
 class One:
     """An array or a tensor of one whole number; what is computed from one is one, too."""
 
-    size = 1
-    base = None
     is_meta = False
 
     def __init__(self, value: Number) -> None:
         self.value = value
 
-    def tobytes(self) -> tuple[Number]:
-        """What says whether it is 0."""
-        return (self.value,)
-
-    def view(self, kind: Any) -> "One":
-        """The number as 64 bits without a sign."""
-        return One(picked(self.value < 0, self.value + 2**64, self.value))
-
-    def take(self, rows: "One") -> "One":
-        """The number, which is that of every row."""
-        return self
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, one: "One", other: "One", out: tuple["One"]) -> None:
+        """A comparison of numpy that writes what it finds into an array."""
+        compared = {"less": operator.lt, "less_equal": operator.le}[ufunc.__name__]
+        out[0].value = picked(compared(one.value, other.value), 1, 0)
 
     def numel(self) -> int:
         """How many numbers there are."""
@@ -85,12 +78,6 @@ class One:
     def __mod__(self, other: Any) -> "One":
         return One(self.value % _plain(other))
 
-    def __ge__(self, other: "One") -> "One":
-        return One(picked(self.value >= other.value, 1, 0))
-
-    def __lt__(self, other: "One") -> "One":
-        return One(picked(self.value < other.value, 1, 0))
-
 
 def _plain(value: Any) -> Any:
     return value.value if isinstance(value, One) else value
@@ -111,9 +98,10 @@ def _slot_of_tables(kind: Any) -> Any:
         """Slot of a position in a full row of `max_blocks` entries, of which the one that counts is `entry`."""
         # Behind a null entry begin the tokens of which it is known that they have places.
         first = picked(entry == 0, (position // b + 1) * b, 0)
-        tables = bare(kind, _any_ring=False, _some_null=True, _rows=(), _first=One(first), _behind=One(max_blocks * b))
-        at = One(position)
-        if not tables._have_places(One(0), at, None):
+        begun, inside, at = One(0), One(0), One(position)
+        checked = SimpleNamespace(tobytes=lambda: (begun.value, inside.value))
+        row = SimpleNamespace(first=One(first), behind=One(max_blocks * b), begun=begun, inside=inside, checked=checked)
+        if not bare(kind, _any_ring=False)._have_places(row, None, at, None):
             raise ValueError("this token has no slot")
         return torch_kernels.place(One(entry), at, b).value
 

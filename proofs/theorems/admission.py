@@ -68,6 +68,11 @@ def span(x: Any, y: Any, b: Any) -> Any:
     return implies(b > 0, cdiv(x, b) - y // b <= cdiv(x - y, b) + 1)
 
 
+def close_span(x: Any, y: Any, b: Any) -> Any:
+    """Law: the same, where the last of these tokens is none that its length counts."""
+    return implies(b > 0, cdiv(x, b) - y // b <= cdiv(x - 1 - y, b) + 1)
+
+
 def laws_of_step(v: Any) -> None:
     """Laws about the blocks of such a step."""
     use(span, v.c + v.n, v.c - v.w + 1, v.b)

@@ -5,12 +5,12 @@ from typing import Any
 from ..claims import every, implies, lemma, multiples_ordered, quotient_found, quotients_ordered, use
 from ..symbolic_builtins import common_divisor
 from ..theorem import NegativeControl, Theorem
-from .admission import ONE_STEP, any_own_step, cdiv, gate, held_before, laws_of_step, next_step, ordered, span
+from .admission import ONE_STEP, any_own_step, cdiv, close_span, gate, held_before, next_step, ordered
 
 
-def _apart(x: Any, y: Any, b: Any) -> Any:
-    """Law: tokens together need no more blocks than each part for itself."""
-    return implies(b > 0, cdiv(x + y, b) <= cdiv(x, b) + cdiv(y, b))
+def _longest(v: Any) -> Any:
+    """Tokens of the longest step, as the caps count them with lookahead: for one token of it they have room."""
+    return v.batched + max(0, v.lookahead - 1)
 
 
 # Behind a hit, with lookahead, and with tokens that may be taken back.
@@ -47,24 +47,22 @@ def _limits(v: Any) -> list[Any]:
 def _reserved_for_all(v: Any, skipped: Any, before: Any, cap: Any, reserved: Any) -> Any:
     """Blocks held while the step runs, those up to its last slot less those left behind, are within the gate.
 
-    `before`: tokens that the query behind the hit does not read; `cap`: most blocks without lookahead.
+    `before`: tokens that the query behind the hit does not read; `cap`: most blocks with this lookahead.
     """
-    use(_apart, v.c + v.n, v.lookahead, v.b)
-    use(ordered, v.slots, v.c + v.n + v.lookahead, v.b)
     use(ordered, v.slots, v.whole, v.b)
     quotients_ordered(before, skipped, v.b)
-    without = cdiv(v.c + v.n, v.b) - skipped // v.b <= cap
-    return implies(without, cdiv(v.slots, v.b) - skipped // v.b <= reserved)
+    held = cdiv(v.slots, v.b) - skipped // v.b
+    return implies(held <= cap, held <= reserved)
 
 
 def _sliding_within(f: Any, v: Any) -> Any:
     reserved = gate(f.gate_sliding, v, v.w)
     skipped, before = f.skipped_sliding(v.settled, v.w), f.skipped_sliding(v.hit * v.b, v.w)
-    cap = f.cap_sliding(v.w, v.b, v.batched, v.max_len)
-    use(span, v.c + v.n, v.settled - v.w + 1, v.b)
-    use(ordered, v.w - 1 + v.c - v.settled + v.n, v.w - 1 + v.batched, v.b)
-    use(ordered, v.c + v.n, v.max_len, v.b)
-    lemma(cdiv(v.c + v.n, v.b) - skipped // v.b <= cap, "T4")
+    cap = f.cap_sliding(v.w, v.b, _longest(v), v.max_len)
+    use(close_span, v.slots, v.settled - v.w + 1, v.b)
+    use(ordered, v.slots - 2 - v.settled + v.w, v.w - 1 + _longest(v), v.b)
+    use(ordered, v.slots, v.max_len, v.b)
+    lemma(cdiv(v.slots, v.b) - skipped // v.b <= cap, "T4, with lookahead")
     return _reserved_for_all(v, skipped, before, cap, reserved)
 
 
@@ -125,12 +123,10 @@ def _laws_of_chunks(v: Any) -> None:
     quotient_found(v.hit * v.b, v.b, v.hit)
     lemma(every(left >= 0, left <= v.hit), "some of the hit")
     multiples_ordered(0, left, v.b)
-    use(_below, v.hit - left, v.k + v.batched + v.b - common, v.b)
+    use(_below, v.hit - left, v.k + _longest(v) + v.b - common, v.b)
     use(_below, v.hit - left, v.max_len, v.b)
-    lemma(v.hit - left < cdiv(v.k + v.batched + v.b - common, v.b), "what is kept of the hit is less than the cap")
+    lemma(v.hit - left < cdiv(v.k + _longest(v) + v.b - common, v.b), "what is kept of the hit is less than the cap")
     lemma(v.hit - left < cdiv(v.max_len, v.b), "and than the longest request")
-    quotients_ordered(-v.lookahead, 0, v.b)
-    lemma(cdiv(v.lookahead, v.b) >= 0, "lookahead takes no room away")
 
 
 def _chunks_within(f: Any, v: Any) -> Any:
@@ -140,13 +136,13 @@ def _chunks_within(f: Any, v: Any) -> Any:
     quotients_ordered(v.hit * v.b, v.settled, v.k)
     multiples_ordered(v.hit * v.b // v.k, v.settled // v.k, v.k)
     lemma(before <= skipped, "what is left behind is never taken back")
-    return _reserved_for_all(v, skipped, before, f.cap_chunked(v.k, v.b, v.batched, v.max_len), reserved)
+    return _reserved_for_all(v, skipped, before, f.cap_chunked(v.k, v.b, _longest(v), v.max_len), reserved)
 
 
 T16_CHUNKED = Theorem(
     id="T16.chunked",
     sentence="Chunks: behind a hit, with lookahead and with tokens that may still be taken back, a request never holds "
-    "more blocks than the gate counted, as it holds no more than the cap without lookahead (T6).",
+    "more blocks than the gate counted, as it holds no more than the cap (T6; T6.exact for steps with lookahead).",
     variables={**{name: meaning for name, meaning in _HIT.items() if name != "w"}, "k": "chunk, in tokens"},
     assume=lambda v: [*_any_hit(v), v.k >= 1],
     claim=_chunks_within,
@@ -173,10 +169,11 @@ T16_FULL = Theorem(
 
 
 def _lookahead_within(f: Any, v: Any) -> Any:
-    use(_apart, v.c + v.n, v.lookahead, v.b)
-    use(ordered, v.c + v.n + v.lookahead, v.length, v.b)
-    laws_of_step(v)
-    lemma(cdiv(v.c + v.n, v.b) - f.skipped_sliding(v.c, v.w) // v.b <= cdiv(v.w - 1 + v.batched, v.b) + 1, "T4")
+    slots = v.c + v.n + v.lookahead
+    use(close_span, slots, v.c - v.w + 1, v.b)
+    use(ordered, slots - 2 - v.c + v.w, v.w - 1 + _longest(v), v.b)
+    use(ordered, slots, v.length, v.b)
+    use(ordered, v.c, slots, v.b)
     return held_before(f, v) + f.predicted_sliding(next_step(v, v.lookahead)) <= gate(f.gate_sliding, v, v.w)
 
 
@@ -197,7 +194,8 @@ T16_LOOKAHEAD = Theorem(
         "vllm==0.23.0": "with speculative decoding a request can hold more blocks than the gate counted: the sum of "
         "reservations no longer guarantees that a step fits (L2)"
     },
-    meaning="A window of 1024 with blocks of 16 and 5 draft tokens: one block more is reserved.",
+    meaning="A window of 1024, blocks of 16, steps of 8192 tokens: with one draft token nothing more is reserved, so "
+    "that a pool which holds the longest request admits it; with 5 of them it is one block more.",
 )
 
 

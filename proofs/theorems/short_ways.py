@@ -129,7 +129,7 @@ _WRONG: tuple[Wrong, ...] = (
     ("null is held", "_touch_many", "if min(held) <= 0:", "if False:"),
     ("the queue is not told of one batch", "_touch_many", "queue.lose(kind, n)", "pass"),
     ("the counter stands still", "get_new_block", "queue.num_free_blocks -= 1", "pass"),
-    ("a new block keeps its identity", "get_new_block", "self._forget_identity(block)", "pass"),
+    ("a new block keeps its identity", "get_new_block", "self.cached_block_hash_to_block.forget(block)", "pass"),
     (
         "what somebody else holds is given back",
         "release_one",

@@ -37,7 +37,7 @@ NOT_EXECUTED = {
     "docs/concepts/": "tests/docs/test_concepts.py",
 }
 """Pages, or folders of them, with a whole program that is not executed here: why not, or the test that does."""
-EXECUTED = {"docs/guide/hypothesis.md", "docs/guide/pytest.md"}
+EXECUTED = {"docs/guide/hypothesis.md", "docs/guide/pytest.md", "docs/guide/verify.md"}
 
 
 def with_blocks(*languages):
@@ -95,6 +95,14 @@ def test_the_state_machine_of_the_page_is_made():
     exec(the_block("docs/guide/hypothesis.md", "python", 0), names)
     exec(the_block("docs/guide/hypothesis.md", "python", 2), names)
     assert names["TestMyCore"].settings.max_examples == 1000
+
+
+def test_a_change_of_our_own_core_is_judged_as_the_page_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(textwrap.dedent(the_block("docs/guide/verify.md", "python")))
+    words = ["verify", "--target", "impl", "--target", "mine.py:make_target", "--seed", "1", "--no-proofs"]
+    assert main([*words, "--operations", "12000"]) == 1
+    assert "introduced" in capsys.readouterr().out
 
 
 def test_every_argument_of_a_state_machine_is_on_the_page():

@@ -3,13 +3,19 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
+from importlib import import_module
+from random import Random
+from typing import Any
 
 import pytest
 from blockproof.impl import HostPool, KVCacheTensors, allocate_kv_cache
+from blockproof.impl.tensors import host_pool
 
-from .devices import needs_triton, torch
+from .devices import ROOT, needs_triton, torch
 from .small_layers import config, full, mamba, mla
+
+sys.path.append(str(ROOT / "benchmarks"))
+device_steps = import_module("device_steps")
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 A, B = full(), full(page_size_padded=104)
@@ -80,6 +86,11 @@ def test_blocks_go_to_the_host_and_come_back(device):
         (lambda pool: pool.load([(1, 0)]), "not the null block"),
         (lambda pool: pool.save([(1, 1), (2, 1)]), "write every block once"),
         (lambda pool: HostPool(pool.tensors, 0), "num_blocks is 0"),
+        (lambda pool: pool.save([(1, 1, 2), (2, 0, 3)]), "give pairs"),
+        (lambda pool: pool.save([(1.5, 1)]), "float64 where whole numbers are meant"),
+        (lambda pool: pool.tensors.copy_blocks([(1, 2, 3, 4)]), "give pairs"),
+        (lambda pool: pool.tensors.zero_blocks([1, 2.5]), "float64 where whole numbers are meant"),
+        (lambda pool: pool.tensors.zero_blocks([1], group=1), "there is no group 1"),
     ],
 )
 def test_copies_that_make_no_sense_are_refused(call, says):
@@ -117,6 +128,74 @@ def test_memory_of_somebody_else_is_not_given_back():
     assert whole[6 * 96 :].any()
 
 
+# Copies that overlap.
+
+
+def late_copies(draw: Random, pool_module: Any) -> bool:
+    """Blocks are computed, saved and loaded, on a device that does the work of its queues late, and in any order that
+    they allow. Whether all is as if done in turn."""
+    made, queue = filled(), device_steps.LateQueue()
+    pool = pool_module.HostPool(made, 4, queue)
+    blocks, saved = list(range(1, 7)), [0] * 4
+
+    def compute(block: int, byte: int) -> None:
+        for number, buffer in enumerate(made.buffers):
+            buffer.view(6, -1)[block] = 40 * number + byte
+
+    for _ in range(12):
+        block, place, what = draw.randrange(1, 6), draw.randrange(4), draw.random()
+        if what < 0.4:
+            blocks[block] = draw.randrange(1, 40)
+            queue.call(compute, block, blocks[block])
+        elif what < 0.7 or not saved[place]:
+            saved[place] = blocks[block]
+            pool.save([(block, place)])
+            pool.wait()
+        else:
+            blocks[block] = saved[place]
+            pool.load([(place, block)])
+            pool.wait()
+        if draw.random() < 0.3:
+            draw.choice((queue, pool._saves, pool._loads)).finish()
+    queue.finish()
+    return shown(made) == [[40 * number + byte for byte in blocks] for number in range(3)]
+
+
+def test_a_copy_and_a_step_that_wait_for_each_other_are_never_in_each_others_way():
+    draw = Random(1)
+    assert all(late_copies(draw, host_pool) for _ in range(300))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("            queue.after(self._queue)\n", ""),
+        ("        self._queue.after(self._saves)\n", ""),
+        ("        self._queue.after(self._loads)\n", ""),
+        ("zip(pages, self._pages,", "zip(pages[:1], self._pages[:1],"),
+    ],
+    ids=["a copy before its step", "a step beside what is saved", "a step beside what is loaded", "pages of one size"],
+)
+def test_a_copy_that_overlaps_its_step_is_found(old, new, tmp_path):
+    draw, broken = Random(1), device_steps.broken("host_pool", old, new, tmp_path)
+    assert not all(late_copies(draw, broken) for _ in range(300))
+
+
+def test_who_sleeps_is_asked_nothing():
+    made = filled()
+    pool = HostPool(made, 3)
+    with pytest.raises(ValueError, match="the buffers have their memory: call `sleep` first"):
+        made.wake()
+    assert shown(made)[0] == [1, 2, 3, 4, 5, 6]
+    made.sleep()
+    calls = [lambda: made.zero_blocks([1]), lambda: made.copy_blocks([(1, 2)]), made.sleep]
+    for call in (*calls, lambda: pool.save([(1, 0)]), lambda: pool.load([(0, 1)])):
+        with pytest.raises(ValueError, match="call `wake` first"):
+            call()
+    made.wake()
+    made.copy_blocks([(1, 2)])
+
+
 SCRIPT = """
 import torch
 from blockproof.impl.tensors import torch_kernels, triton_kernels
@@ -140,6 +219,5 @@ for page in (96, 35, 5000):
 def test_the_interpreter_moves_the_same_bytes():
     words = [sys.executable, "-c", SCRIPT]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    root = Path(__file__).parents[2]
-    done = subprocess.run(words, cwd=root, env=environment, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr

@@ -47,6 +47,19 @@ def test_new_blocks_are_appended_to_several_rows_at_once():
     assert contents(made)[1:3] == [[10, 11], [7, 8, 9, 12]]
 
 
+def test_steps_of_more_sizes_than_views_are_kept_for():
+    made = BlockTables([GroupTable(4, 700)], 300)
+    for number in range(1, 301):
+        made.append(0, range(number), np.full(number, 7))
+        assert made.schedule([0] * number) == number
+        if number < 300:
+            assert f"row {number}, position 0: its 0 blocks" in error(lambda: made.schedule([0] * (number + 1)))  # noqa: B023
+    made.append(0, [0], np.array([7]))
+    assert made.schedule([4 * 301 - 1]) == 1
+    assert "position 1204: its 301 blocks" in error(lambda: made.schedule([4 * 301]))
+    assert made.counts[0].tolist() == [301, *range(299, 0, -1)]
+
+
 def test_many_block_ids_come_in_one_array_with_lengths():
     made = tables([5], [6], [7, 8], groups=2)
     made.append(None, [2, 0], np.array([1, 2, 3, 4, 9], np.int32), [2, 1, 0, 2])
@@ -131,6 +144,11 @@ def test_rows_can_be_filled_to_the_last_entry_again_and_again():
         (lambda t: t.append(0, [1, 2], np.array([1, 2]), [3, -1]), "2 block ids, but lengths [3, -1]"),
         (lambda t: t.append(0, [1, 2], np.array([1, 2]), [2]), "2 rows but 1 lists of block ids"),
         (lambda t: t.append(0, [1, 2], [[1], [2]], [1, 1]), "lists of block ids have lengths of their own"),
+        (lambda t: t.append(0, [1, 2], [[1], [2.5]]), "give a list of block ids, whole numbers, for each row"),
+        (lambda t: t.append(0, [1, 2], [[1, 2], [2**70]]), "or one array: int too big"),
+        (lambda t: t.append(0, [1, 2], [1, 2]), "give a list of block ids, whole"),
+        (lambda t: t.append(0, [1, 2], [[1, 2], 3]), "give a list of block ids, whole"),
+        (lambda t: t.append(0, [1, 2], [np.array([1, 2]), np.array([0.5])]), "float64 where whole numbers"),
         (lambda t: t.append(0, [4], [[1]]), "there is no row 4: rows are 0 to 3"),
         (lambda t: t.append(0, [4, -1], [[1], [1]]), "there is no row 4"),
         (lambda t: t.append(0, [0.5], [[1]]), "float64 where whole numbers are meant"),
@@ -163,6 +181,7 @@ def test_a_change_that_cannot_be_made_is_refused_as_a_whole(change, says):
         (GroupTable(4, 1, parallel=4), "interleave is 3: give a number that divides the 4 of a block"),
         (GroupTable(4, 1, kernel_block_size=2, state=True), "a state is neither split nor shared"),
         (GroupTable(1024, 2**21), "cannot be named by 32 bits"),
+        (GroupTable(1024, 2**21 + 1), "2097153 blocks of 1024 tokens: positions have 31 bits"),
     ],
 )
 def test_groups_that_make_no_table_are_refused(group, says):
@@ -251,12 +270,15 @@ def test_a_token_without_a_place_is_named(row, position, says):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda t: t.schedule([1], [1, 1]), "1 start positions but 1 rows: give one of all"),
+        (lambda t: t.schedule([1], [1, 1]), "1 start positions but 2 lengths: give one of each"),
         (lambda t: t.schedule([1], [1], [0, 1]), "1 start positions but 2 rows"),
-        (lambda t: t.schedule([0] * 9), "9 requests in a step: at most 3"),
+        (lambda t: t.schedule([0] * 9), "9 requests, but rows are 0 to 2"),
         (lambda t: t.schedule([0], [-1]), "row 0: -1 tokens cannot be scheduled"),
         (lambda t: t.schedule([2**62], [2**62]), f"row 0, position {2**62}: its 2 blocks"),
         (lambda t: t.schedule([0], [2**62]), "row 0, position 8: its 2 blocks"),
+        (lambda t: t.schedule([0], groups=[1]), "there is no group 1"),
+        (lambda t: t.schedule([0], groups=[-1]), "there is no group -1"),
+        (lambda t: t.table(-1), "there is no group -1: groups are 0 to 0"),
         (lambda t: t.schedule([0.5]), "float64 where whole numbers are meant"),
     ],
 )

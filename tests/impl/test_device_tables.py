@@ -138,6 +138,7 @@ def test_more_changes_than_a_buffer_holds_take_several_copies():
 
 def test_the_smallest_captured_graph_that_fits_is_replayed():
     host, device = opened()
+    device.commit(4)  # a step before graphs are captured does not keep those behind it from them
     device.capture(8, 20)
     device.capture(4, 4)
     # Of each buffer both kernels, that of tables alone and that of slots, after a copy; the small ones in place, too.
@@ -151,9 +152,8 @@ def test_the_smallest_captured_graph_that_fits_is_replayed():
 
         return call
 
-    for buffer in device._buffers:
-        for sizes, replays in buffer.replays.items():
-            buffer.replays[sizes] = [noted(sizes, replay) for replay in replays]
+    for sizes, of_buffers in device._graphs.items():
+        of_buffers[:] = [tuple(noted(sizes, replay) for replay in replays) for replays in of_buffers]
     host.append(None, [0, 1], np.array([1, 2, 3, 4]))
     host.schedule([0, 1])
     assert device.commit(4).tolist() == [[4, 9, -1, -1], [12, 17, -1, -1]]
@@ -225,7 +225,13 @@ def test_a_capture_between_steps_does_not_say_anew_what_was_read_long_ago(steps)
     [
         (lambda host, device: device.commit(31), "0 tokens padded to 31: there is room for 30"),
         (lambda host, device: (host.schedule([0, 0], [3, 3]), device.commit(5)), "6 tokens padded to 5"),
-        (lambda host, device: device.capture(4, 31), "there is room for 16384 changes and 30 tokens"),
+        (lambda host, device: device.commit(-1), "0 tokens padded to -1"),
+        (lambda host, device: device.capture(4, 31), "4 changes and 31 tokens: there is room for 16384 and 30"),
+        (lambda host, device: device.table(2), "there is no group 2: groups are 0 to 1"),
+        (lambda host, device: device.table(-1), "there is no group -1"),
+        (lambda host, device: DeviceTables(host, "cpu", 4, max_changes=0), "4 tokens and 0 changes: give 0 and 1"),
+        (lambda host, device: DeviceTables(host, "cpu", -1), "room for -1 tokens"),
+        (lambda host, device: device.capture(-1, 4), "-1 changes and 4 tokens: there is room for"),
     ],
 )
 def test_what_there_is_no_room_for_is_refused(call, says):
@@ -249,7 +255,7 @@ def test_a_queue_that_never_does_its_work_is_no_endless_loop():
     host.schedule([])
     for _ in range(3):
         device.commit(3)
-    with pytest.raises(RuntimeError, match="never queued"):
+    with pytest.raises(RuntimeError, match="once for each `upload`"):
         device.commit(3)
 
 

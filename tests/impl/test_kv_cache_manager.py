@@ -60,7 +60,7 @@ def test_the_gate_counts_lookahead(core: Any) -> None:
     gate = {"full_sequence_must_fit": True}
     assert manager.allocate_slots(core.request("a", 12), 4, num_lookahead_tokens=1, **gate) is None
     window = core.manager(core.sliding(5), num_blocks=5, max_num_batched_tokens=4)
-    for lookahead, fits in ((5, False), (4, True)):
+    for lookahead, fits in ((6, False), (5, True)):
         new = window.allocate_slots(core.request("a", 40), 4, num_lookahead_tokens=lookahead, **gate)
         assert (new is not None) == fits, lookahead
 

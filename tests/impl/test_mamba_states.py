@@ -144,6 +144,10 @@ def test_of_a_request_that_has_gone_nothing_is_kept(core: Any) -> None:
     request = core.request("a", 6)
     core.run(manager, request)
     steps = manager.coordinator.steps
+    assert steps.due.keys() == {"a"}
+    steps.look("a")
     assert steps.horizons.keys() == steps.firsts.keys() == {"a"}
-    manager.free(request)
-    assert steps.horizons == steps.firsts == {}
+    core.run(manager, other := core.request("b", 6))
+    for gone in (request, other):
+        manager.free(gone)
+    assert steps.horizons == steps.firsts == steps.due == {}

@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 from blockproof.impl import PagedKeys
 from blockproof.impl.tensors.paged_attention import attention
-from blockproof.impl.tensors.paged_keys import FULL
+from blockproof.impl.tensors.torch_kernels import FULL
 
 from .devices import HAS_GPU, ROOT, interpreted, needs_triton, torch
 
@@ -59,3 +59,13 @@ def test_heads_widths_and_windows(heads, of_keys, width, block, window, kernels,
         ]
         wanted = torch.nn.functional.scaled_dot_product_attention(query[row].double()[:, None], *of_row)[:, 0]
         assert (found[row] - wanted).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8), (2, 4, 6), (3, 4, 8)])
+def test_shapes_that_do_not_fit_are_refused(shape):
+    keys = torch.zeros(3, 4, 2, 8)
+    cache = PagedKeys(keys, keys, torch.ones(1, 2, dtype=torch.int32), 1.0)
+    two = torch.zeros(2, dtype=torch.int64)
+    with pytest.raises(ValueError, match="give each token a row and a position"):
+        attention(torch.zeros(shape), cache, two, two)
+    assert attention(torch.zeros(2, 4, 8), cache, two, two).shape == (2, 4, 8)

@@ -211,7 +211,7 @@ def test_a_table_is_given_back_as_block_by_block():
             blocks = pool.get_new_blocks(3)
             for at, (names, holders) in enumerate(zip(case[::2], case[1::2], strict=True)):
                 for more in range(names):
-                    pool.add_name(blocks[at], (more, BlockHash(bytes([at]))), None)
+                    pool.add_name(blocks[at], more, BlockHash(bytes([at])), None)
                 for _ in range(holders - 1):
                     pool.touch([blocks[at]])
             getattr(pool, release)(blocks)
@@ -227,6 +227,13 @@ def test_a_batch_leaves_the_watermark_free_as_one_by_one():
     runs.append_output_token_ids(1)
     assert core.manager.allocate_slots_batch([waits, runs], 1)[0] is None
     assert core.manager.get_block_ids("b") == ([1, 2],)
+
+
+def test_a_pool_that_holds_the_longest_request_admits_it_with_a_draft_too():
+    groups, named = (full(), window(4, 1), window(2, 2)), {"enable_caching": False, "max_in_flight_tokens": 5}
+    core = Core(*groups, blocks=12, unit=2, scheduler=4, **named)
+    request = core.request("a", range(12))
+    assert core.step(request, 5, num_lookahead_tokens=1, full_sequence_must_fit=True) is not None
 
 
 def test_without_a_cache_a_state_may_be_shorter_than_the_unit_of_hashes():
@@ -279,8 +286,14 @@ def test_managers_of_others_are_refused():
     impl.KVCacheSpecRegistry.register(OwnSpec, OwnManager)
     with pytest.raises(NotImplementedError, match="OwnManager"):
         Core(OwnSpec(block_size=4, num_kv_heads=1, head_size=1, dtype=FLOAT))
-    with pytest.raises(NotImplementedError, match="chains of draft models"):
-        Core(full(), num_prefill_lookahead=2)
+
+
+def test_a_chain_of_draft_models_needs_names_that_look_as_far():
+    with pytest.raises(NotImplementedError, match="names look 1 tokens ahead"):
+        Core(full(), num_prefill_lookahead=2, ahead=1)
+    Core(full(), num_prefill_lookahead=2, ahead=2)
+    Core(full(), num_prefill_lookahead=2, enable_caching=False)
+    Core(full(), num_prefill_lookahead=1)
 
 
 @pytest.mark.parametrize("twins", [False, True])

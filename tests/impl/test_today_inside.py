@@ -158,6 +158,24 @@ def test_a_request_that_comes_again_has_its_end_behind_all_but_its_last_token(en
     assert _named_states(core, "a") == named
 
 
+def test_a_short_step_knows_of_which_request_it_is():
+    """A request that comes again takes its second step behind its prompt, and does not end there: it leaves no
+    checkpoint, whoever was asked for before."""
+    core = Core(full(8), states(8, **CHECKPOINT), unit=4, scheduler=8, blocks=60, retention=0)
+    core.step(request := core.request("a", range(21)), 21)
+    request.append_output_token_ids(list(range(60)))
+    core.manager.free(request)
+    core.manager.new_step_starts()
+    assert core.manager.reset_prefix_cache()
+    request.num_computed_tokens = 0
+    core.step(request, 24)
+    core.step(core.request("b", range(4)), 4)
+    assert "a" in core.manager.coordinator.steps.due
+    core.step(request, 32)
+    states_of_a = core.manager.get_blocks("a").blocks[1]
+    assert [i for i, block in enumerate(states_of_a) if not block.is_null] == [2, 6]
+
+
 def _named_states(core, name):
     """By entry of the states' table, how many tokens the name of its block says."""
     table = core.manager.get_blocks(name).blocks[1]
@@ -266,6 +284,16 @@ def test_behind_a_reference_window_blocks_go_and_names_say_how_long_the_prompt_i
     core.manager.check()
 
 
+def test_a_step_that_needs_a_block_looks_for_no_horizon():
+    core = Core(full(), blocks=4)
+    steps = core.manager.coordinator.steps
+    core.step(request := core.request("a", range(16)), 4)
+    assert core.manager.allocate_slots(request, 12) is None  # three blocks are missing, two are there
+    assert (steps.horizons, steps.due) == ({"a": -1}, {})
+    assert len(core.manager.allocate_slots(request, 8).blocks[0]) == 2
+    assert (steps.horizons, steps.due) == ({"a": 12}, {})
+
+
 def test_the_horizon_of_a_request_is_found_with_its_first_short_step():
     core = Core(full())
     core.step(asked := core.request("a", range(10)), 10)
@@ -291,7 +319,7 @@ def test_the_end_of_a_prompt_in_its_last_full_block_leaves_the_others_in_their_r
     assert core.pool.further.keys() == {last.block_id}
     assert [block.run.whole for block in (*whole, last)] == [True, True, True, False]
     assert whole[0].run.blocks == whole
-    core.pool.add_name(whole[0], (0, b"another"), None)
+    core.pool.add_name(whole[0], 0, b"another", None)
     assert [block.run.whole for block in whole] == [False, False, False]
     core.manager.check()
     core.pool.unname(whole[0])

@@ -1,6 +1,7 @@
 """What the scheduler of vLLM 0.33 sees of our core of today after `compat.install()`."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,6 +42,7 @@ TOY = {
 """By its name, what each module of an engine of that series has to have."""
 SCRIPT = """
 import json
+from dataclasses import replace
 from types import SimpleNamespace as Fields
 from blockproof.impl import compat, today
 compat.install()
@@ -107,11 +109,19 @@ def test_the_engines_status_says_who_runs(seen: Any) -> None:
     assert seen["answers"] == [[[1]], None, [[6]]]
 
 
-@pytest.mark.parametrize("field", [{"bounded_replay": True}, {"extra_retained_tokens": 3}])
-def test_a_window_that_our_core_does_not_know_is_refused(field: dict[str, object]) -> None:
-    kind = type("SlidingWindowSpec", (), {"block_size": 4, "sliding_window": 8, **field})
+def window(**fields: object) -> Any:
+    sizes = {"block_size": 4, "num_kv_heads": 1, "head_size": 1, "dtype": float, "sliding_window": 8}
+    return type("SlidingWindowSpec", (), {**sizes, **fields})()
+
+
+def test_a_window_that_our_core_does_not_know_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="no such window"):
-        spec_of(kind())
+        spec_of(window(bounded_replay=True))
+
+
+def test_what_a_chain_of_draft_models_prefills_again_is_told() -> None:
+    kept: Any = spec_of(window(extra_retained_tokens=3))
+    assert kept == replace(kept, extra_retained_tokens=3) != spec_of(window())
 
 
 def test_a_spec_without_a_manager_is_refused() -> None:

@@ -8,6 +8,8 @@ from itertools import product
 
 import pytest
 from blockproof.model import arith
+from blockproof.model.attention import rule_for
+from blockproof.model.ops import Group, Shape
 
 SOME = range(1, 7)
 
@@ -111,6 +113,22 @@ def wrong_window(blocks):
         if read != set(range(max(0, end - blocks(w, b)), end)):
             return w, b, end
     return None
+
+
+def held_most(rule, batched, lookahead):
+    """The most blocks that steps of up to so many tokens hold, with lookahead behind them."""
+    steps = product(range(40), range(1, batched + 1))
+    return max(arith.cdiv(c + n + lookahead, rule.b) - max(0, rule.skipped(c)) // rule.b for c, n in steps)
+
+
+@pytest.mark.parametrize("kind", ["sliding", "chunked"])
+def test_the_caps_with_lookahead_are_exact(kind):
+    for size, b, batched, lookahead in product(SOME, SOME, (1, 2, 5), (1, 2, 3, 6)):
+        group = Group("sliding", b, window=size) if kind == "sliding" else Group("chunked", b, chunk=size)
+        shape = Shape((group,), 9, 10_000, b, b, batched)
+        rule = rule_for(group, shape)
+        assert rule.cap(lookahead) == held_most(rule, batched, lookahead), (size, b, batched, lookahead)
+        assert rule.cap(1) == rule.cap()
 
 
 def test_a_window_hit_needs_exactly_the_blocks_that_the_next_query_reads():

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 _CORE = "tests/v1/core/test_"
 _HISPARSE = "HiSparse: our core has no pool beside its pool for the pages of sparse attention"
-_CHAIN = "chains: our core has no chains of draft models"
 _RANKS = "ranks: our core shares several groups over no context-parallel ranks"
 _INSIDE = "inside: the test asks parts of the release's core for what ours does not have, "
 _REASONS: Mapping[str, tuple[str, ...]] = {
@@ -62,7 +61,6 @@ _REASONS: Mapping[str, tuple[str, ...]] = {
         "prefix_caching.py::test_hybrid_local_kv_retention_mtp_reuses_latest_boundary",
         "prefix_caching.py::test_hybrid_mamba_retention_mtp_resend_of_aligned_prompt",
     ),
-    _CHAIN: ("prefix_caching.py::test_mamba_partial_hit_requires_matching_lookahead_tokens",),
     _RANKS: (
         "kv_cache_utils.py::test_dcp_target_allocates_replicated_draft_independently",
         "prefix_caching.py::test_prefix_cache_hit_uses_per_group_dcp_geometry",
@@ -76,7 +74,7 @@ _REASONS: Mapping[str, tuple[str, ...]] = {
         "scheduler.py::test_hybrid_per_group_hit_divergence_with_connector",
         "scheduler.py::test_hybrid_fa_deeper_hit_respects_connector_lookup_policy",
     ),
-    f"{_INSIDE}how many tokens the name of a block covers; or wants a chain of draft models": (
+    f"{_INSIDE}how many tokens the name of a block covers": (
         "prefix_caching.py::test_lookahead_checkpoint_has_available_hash",
     ),
     f"{_INSIDE}the words of a refusal": (
@@ -86,10 +84,7 @@ _REASONS: Mapping[str, tuple[str, ...]] = {
     f"{_INSIDE}the name of its class": ("prefix_caching.py::test_pure_swa_retention_interval_caches_sparse_tails",),
 }
 
-_UNIT, _OFFLOADED = (
-    "tests/v1/kv_connector/unit/test_",
-    "tests/v1/kv_connector/unit/offloading_connector/test_scheduler.py",
-)
+_UNIT = "tests/v1/kv_connector/unit/test_"
 _CONNECTORS: Mapping[str, str] = {
     **{
         f"{_UNIT}hisparse_connector.py::test_{name}": _HISPARSE
@@ -100,10 +95,7 @@ _CONNECTORS: Mapping[str, str] = {
             "scheduler_stats_report_host_pool_usage",
         )
     },
-    f"{_OFFLOADED}::test_swa_alignment_skip": _CHAIN,
-    "tests/v1/simple_kv_offload/test_scheduler.py::test_eager_store_matches_gpu_cacheable_prefix": (
-        f"{_RANKS}; or has chains of draft models, or windows that keep more than they read"
-    ),
+    "tests/v1/simple_kv_offload/test_scheduler.py::test_eager_store_matches_gpu_cacheable_prefix": _RANKS,
     f"{_UNIT}nixl_simple_cpu_offload.py::test_cpu_offload_wins_when_nixl_has_no_match": (
         f"{_INSIDE}how many tokens the name of a block covers"
     ),

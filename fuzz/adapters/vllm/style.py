@@ -257,9 +257,8 @@ class VllmStyleTarget:
         if release.watermark and not op.delay:
             request.status = self._statuses.RUNNING
         live.settle()
-        outcome = ops.Done(new_ids_value(new.get_block_ids(allow_none=True), len(self._shape.groups)))
         self._end_scheduling()
-        return outcome
+        return ops.Done(new_ids_value(new.get_block_ids(allow_none=True), len(self._shape.groups)))
 
     def _starved(self, op: Starved) -> Outcome:
         assert self._refusals is not None  # else it is not offered
@@ -273,12 +272,13 @@ class VllmStyleTarget:
         given = self._manager.allocate_slots_batch([live.request for live in asked], op.new_tokens, op.lookahead)
         answers: list[ops.Value] = []
         for live, new in zip(asked, given, strict=True):
-            if new is None:
-                answers.append(None)
-                continue
-            live.scheduled = op.new_tokens
             live.settle()
-            answers.append(new_ids_value(new.get_block_ids(allow_none=True), len(self._shape.groups)))
+            if new is not None:
+                live.scheduled = op.new_tokens
+                if self._binding.release.watermark:
+                    live.request.status = self._statuses.RUNNING
+            answers.append(new and new_ids_value(new.get_block_ids(allow_none=True), len(self._shape.groups)))
+        self._end_scheduling()
         return ops.Done(tuple(answers))
 
     def _end_scheduling(self) -> None:

@@ -20,6 +20,13 @@ from blockproof.fuzz.targets.base import lacking, offering
 from blockproof.fuzz.targets.declarations import KINDS_OF_FEW
 from blockproof.fuzz.workload.shapes import ATTENTION, possible_attention
 
+from .bulk_faults import (
+    all_to_the_back,
+    chunks_before_their_horizon,
+    shared_as_the_first,
+    together_as_the_first,
+)
+
 OPERATIONS = 20_000
 MOST_OPERATIONS = 60_000
 """In which a wrong decision must be found."""
@@ -46,12 +53,11 @@ def freed_by_age(manager):
     wrap_each(manager, "_give_back", lambda single, original, blocks: single.block_pool.release(blocks))
 
 
-def shared_as_the_first(manager):
-    """What others hold, too, is taken to be held as often each."""
-    pool = manager.block_pool
-    pool._let_go_shared = lambda blocks, states: type(pool)._let_go_shared(
-        pool, blocks, [state if state == 1 else max(states) for state in states]
-    )
+def no_place_for_checkpoints(manager):
+    """A step is taken to leave one state alone, also where its workers leave a checkpoint."""
+    for single in managers(manager):
+        if single.moves_blocks:
+            single.leaves_one_state = True
 
 
 def states_before_steps_only(manager):
@@ -398,6 +404,10 @@ def gaps_from_the_start(manager):
 FAULTS = {
     "freed-by-age": Planted(freed_by_age),
     "shared-as-the-first": Planted(shared_as_the_first, ("full",)),
+    "together-as-the-first": Planted(together_as_the_first, ("full",)),
+    "all-to-the-back": Planted(all_to_the_back, ("full",)),
+    "chunks-before-their-horizon": Planted(chunks_before_their_horizon, ("full",)),
+    "no-place-for-checkpoints": Planted(no_place_for_checkpoints, STATES),
     "states-before-steps-only": Planted(states_before_steps_only, STATES),
     "room-without-hits": Planted(room_without_hits, ("full",)),
     "nothing-behind-a-hit": Planted(nothing_behind_a_hit, ("full+sliding", *STATES)),
@@ -472,12 +482,11 @@ def test_a_wrong_name_is_found(options, attention):
 
 
 def test_it_says_what_it_has_of_the_rule_of_today():
-    """All that is drawn for vLLM 0.33.0, and tokens in flight; batches are asked of the older form."""
+    """All that is drawn for vLLM 0.33.0 but a pool of the host, and tokens in flight and batches."""
     target = open_target(TODAY_CORE)
-    of_today = OF_TODAY - {"Shape.reads_ahead", "Shape.host_blocks"}
-    assert offering(target) == of_today | KINDS_OF_FEW | {"Arrive.missing", "Allocate.in_flight"}
+    besides = {"Arrive.missing", "Allocate.in_flight", "AllocateBatch"}
+    assert offering(target) == (OF_TODAY - {"Shape.host_blocks"}) | KINDS_OF_FEW | besides
     assert lacking(target) == {"Release.prepend"}
-    assert "AllocateBatch" in offering(open_target("impl")) - offering(target)
     assert suited_to(TODAY_CORE, target) == ORACLES
 
 

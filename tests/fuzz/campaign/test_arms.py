@@ -1,7 +1,7 @@
 """Who gets the next task."""
 
 import pytest
-from blockproof.fuzz.campaign.arms import GIVEN_UP_AFTER, KEEP, LEAST_SHARE, Arm, Standing, chosen
+from blockproof.fuzz.campaign.arms import GIVEN_UP_AFTER, KEEP, LEAST_SHARE, Arm, Standing, chosen, next_share
 
 
 def standings(count):
@@ -105,3 +105,47 @@ def test_old_news_count_less():
         arm.ended(1, 1.0, 0)
     assert arm.news == 10
     assert arm.recent_news == pytest.approx(10 * KEEP**10)
+
+
+def equal(*targets, kinds=4):
+    return [Standing(Arm(target, f"type {kind}", ("shadow",), "random")) for target in targets for kind in range(kinds)]
+
+
+def given(arms, ended):
+    """Gives out shares until there is no more, each of which ends as `ended` says: operations and problem. Returns what
+    each target and attention type had."""
+    had = []
+    while (placed := next_share(arms)) is not None:
+        index, part = placed
+        arms[index].assigned += 1
+        had.append((index, part))
+        arms[index].ended(*ended(index))
+    return had
+
+
+def test_equal_shares_are_one_task_for_each_arm_in_turn():
+    assert given(equal("a", "b"), lambda index: (100, 1.0, 0)) == [(index, 0.25) for index in range(8)]
+
+
+def test_what_cannot_be_built_leaves_its_share_to_the_others_of_its_target():
+    had = given(equal("a", "b"), lambda index: (0 if index < 2 else 100, 1.0, 0))
+    assert had[4:6] == [(2, 0.25), (3, 0.25)]
+    assert sorted(had[:4]) == [(index, 0.25) for index in range(4)]
+    assert had[6:] == [(index, 0.25) for index in range(4, 8)]
+    assert given(equal("a"), lambda index: (0, 1.0, 0)) == [(index, 0.25) for index in range(4)]
+
+
+def test_a_target_that_cannot_be_started_is_asked_once():
+    had = given(equal("a", "b"), lambda index: (0, 1.0, 0, "it is not installed") if index < 4 else (100, 1.0, 0))
+    assert [index for index, _ in had] == [0, 4, 5, 6, 7]
+
+
+def test_a_share_that_was_left_is_given_once_all_of_its_target_have_ended():
+    arms = equal("a", kinds=2)
+    for _ in arms:
+        index, _ = next_share(arms)
+        arms[index].assigned += 1
+    arms[0].ended(100, 1.0, 0)
+    assert next_share(arms) is None
+    arms[1].ended(0, 1.0, 0)
+    assert next_share(arms) == (0, 0.5)

@@ -10,12 +10,14 @@ import msgspec
 import pytest
 from blockproof.fuzz.campaign.arms import GIVEN_UP_AFTER
 from blockproof.fuzz.campaign.checking import problems
-from blockproof.fuzz.campaign.conduct import Ended, Session, conduct
+from blockproof.fuzz.campaign.conduct import Session, conduct
 from blockproof.fuzz.campaign.database import Database
 from blockproof.fuzz.campaign.executor import Done, ExecutorLostError
+from blockproof.fuzz.campaign.rows import document
 from blockproof.fuzz.campaign.settings import CampaignLimits
-from blockproof.fuzz.campaign.store import Store
-from blockproof.fuzz.campaign.tasks import ReplayShown, Task, TaskResult
+from blockproof.fuzz.campaign.store import Ended, Store
+from blockproof.fuzz.campaign.tasks import Options, ReplayShown, Task, TaskResult, encoded
+from blockproof.fuzz.reports.campaign import CampaignFound, CampaignRow
 
 from .made import TARGETS, Serial, drawn_result, found, identity_of, run, settings
 
@@ -308,3 +310,44 @@ def test_the_same_seed_and_results_lead_to_the_same_tasks(tmp_path):
     for name in ("a", "b"):
         run(tmp_path / f"{name}.sqlite", settings(tmp_path), 4_000)
     assert counted(tmp_path / "a.sqlite") == counted(tmp_path / "b.sqlite")
+
+
+class Telling(Serial):
+    """An executor that tells what a task has come to so far, and then its end."""
+
+    def __init__(self, end):
+        super().__init__()
+        self._end = end
+
+    def done(self, timeout_s):
+        number, _ = self._waiting[0]
+        if number in self.told:
+            self._waiting.popleft()
+            return [self._end(number)]
+        self.told.append(number)
+        row = CampaignRow("impl", findings=[CampaignFound(observable="free")])
+        return [Done(number, encoded(TaskResult(number, 50, findings=(found("free"),), row=row)), over=False)]
+
+
+@pytest.mark.parametrize("how", ["the process dies", "blockproof has a bug", "Ctrl-C"])
+def test_what_a_task_has_told_is_kept_whatever_ends_it(tmp_path, how):
+    def end(number):
+        if how == "Ctrl-C":
+            raise KeyboardInterrupt
+        bug = encoded(TaskResult(number, problem="a bug"))
+        return (
+            Done(number, None, "its process ended with status -9") if how == "the process dies" else Done(number, bug)
+        )
+
+    one = {"impl": ("lockstep", "shadow")}
+    more = {"targets": one, "attention": ("full",), "shares": CampaignLimits(operations=100)}
+    store = Store(tmp_path / "a.sqlite", settings(tmp_path, options=Options(at_once=True), **more))
+    try:
+        ended = conduct(store, Telling(end), Session(CampaignLimits()))
+        (row,) = document(store, ended=ended).targets
+    finally:
+        store.close()
+    assert [found.observable for found in row.findings] == ["free"]
+    assert row.findings[0].trace.endswith("_whole.json")
+    assert [path.name for path in (tmp_path / "found").rglob("test_*_whole.py")]
+    assert (row.interrupted, bool(row.problem), row.done) == (how == "Ctrl-C", how != "Ctrl-C", False)

@@ -115,10 +115,26 @@ def test_findings_are_kept_by_cause_and_the_store_goes_on(engines_soon_told_apar
     assert main(["report", str(exported), "--out", str(tmp_path / "page.html")]) == 0
 
 
+@pytest.mark.slow
+def test_engines_are_told_at_the_end_without_a_store(engines, tmp_path, capsys):
+    right, wrong = engines
+    words = ["campaign", "--engine", "--target", right, "--target", wrong, "--seed", "1", "--operations", "1500"]
+    assert main([*words, "--shrink-seconds", "3", "--out", str(tmp_path), "--json"]) == 1
+    clean, faulty = json.loads(capsys.readouterr().out)["targets"]
+    assert clean["done"]
+    assert clean["findings"] == []
+    assert clean["operations"] >= 1500
+    assert {one["oracle"] for one in faulty["findings"]} == {"memory"}
+    for one in faulty["findings"]:
+        assert main(["replay", one["trace"], "--target", wrong]) == 1
+        assert Path(one["page"]).is_file()
+    assert not any(row["problem"] for row in (clean, faulty))
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--target", "x.py:make"), "--engine: only with --store or --resume"),
+        (("--target", "x.py:make", "--oracle", "shadow"), "--oracle does not go with --engine"),
         (("--store", "s.sqlite", "--target", "x.py:make", "--oracle", "shadow"), "--oracle does not go with --engine"),
     ],
 )

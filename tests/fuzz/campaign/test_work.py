@@ -176,3 +176,26 @@ def test_processor_time_of_a_living_child_counts():
         child.stdin.close()
     assert living >= 0.25
     assert processor_seconds() - begin >= living - 0.02
+
+
+def test_a_target_without_such_cores_fails_a_task_and_only_lacks_them_where_shares_are_equal():
+    wanted = msgspec.structs.replace(task(), attention="ring")
+    assert "impl lacks what ring is made of" in did(wanted).problem
+    assert not did(wanted).lacks
+    assert did(msgspec.structs.replace(wanted, options=Options(at_once=True))).lacks
+
+
+def test_what_is_found_is_told_before_it_is_shrunk():
+    told = []
+    wanted = task("fault:free-order-reversed", options=Options(at_once=True, shrink_seconds=1.0))
+    result = result_of(run_task(encoded(wanted), told.append))
+    far = [result_of(one) for one in told]
+    (first, *_) = [one for one in far if one.findings]
+    assert not first.findings[0].complete
+    assert first.operations <= result.operations
+    causes = {one.cause for one in result.findings}
+    assert {one.cause for one in far[-1].findings} == causes
+    assert all(cause[-1] == "full" for cause in causes)
+    assert all(one.page is not None for one in result.findings)
+    assert [one.text for one in result.row.findings] == [one.text for one in result.findings]
+    assert not result.keys

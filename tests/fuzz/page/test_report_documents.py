@@ -7,14 +7,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from blockproof.fuzz.campaign.once import write_campaign
+from blockproof.fuzz.campaign.rows import write_row
+from blockproof.fuzz.campaign.tasks import TaskFinding, TaskResult
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines import failing
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.page.trace_page import KeptTrace, document_beside, page_beside
-from blockproof.fuzz.releases.campaign import CampaignResult, KeptOnTarget
-from blockproof.fuzz.releases.campaign_report import document as campaign_report
-from blockproof.fuzz.releases.campaign_report import keep_findings, write_campaign
 from blockproof.fuzz.reports.campaign import CampaignDocument, CampaignFound, CampaignRow
 from blockproof.fuzz.reports.document import counted
 from blockproof.fuzz.reports.run import Declared, RunDocument
@@ -22,7 +22,7 @@ from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.traces.judges import Judges
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.reproduction import write_reproduction
-from blockproof.fuzz.traces.trace_file import TraceFile
+from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, dump_trace
 from blockproof.model import ops
 from hypothesis import given
 from hypothesis import strategies as st
@@ -181,13 +181,14 @@ def test_a_page_is_opened_as_it_is(tmp_path, capsys, monkeypatch):
     assert page.read_text() == "<!doctype html>"
 
 
-def campaign_of(target, file, core):
-    """A row with one finding, as a campaign keeps it."""
+def result_of(target, file, core):
+    """What a task with one finding comes to."""
     finding, trace = replay(file.trace, core, Judging(("contract",)))
-    document = document_beside(file, core, Judges(("contract",), "as asked for"))
-    return CampaignResult(
-        target, {}, [KeptOnTarget(finding, trace, "full", 3, True, ("contract",), document=document)], done=True
-    )
+    page = document_beside(file, core, Judges(("contract",), "as asked for"))
+    text = dump_trace(TraceFile(trace, target, FoundWhat.of(finding), oracles=("contract",)))
+    told = TaskFinding(("",), "contract", str(finding), 0, text, len(trace.operations), True, 3, page=page)
+    found = CampaignFound("wrong content", "contract", *finding.kind, "full", text=str(finding))
+    return TaskResult(1, findings=(told,), row=CampaignRow(target, done=True, findings=[found]))
 
 
 def test_a_campaign_leaves_a_page_beside_each_finding_and_its_report(tmp_path, capsys):
@@ -195,13 +196,13 @@ def test_a_campaign_leaves_a_page_beside_each_finding_and_its_report(tmp_path, c
     core = open_target(target)
     file = TraceFile(Trace(FULL, (*TWICE, ops.Evict((1,)))), target)
     for _ in range(2):
-        rows = [campaign_of(target, file, core)]
-        keep_findings(rows, folder, 1)
-        assert write_campaign(campaign_report(rows), folder) == folder / "campaign.json"
-    kept = rows[0].kept[0]
-    page = kept.files.trace.with_suffix(".html")
-    assert kept.page == page
-    assert f"page: {page}" in kept.lines()
+        result = result_of(target, file, core)
+        write_row(result, folder, whole=False)
+        assert write_campaign(CampaignDocument([result.row]), folder) == folder / "campaign.json"
+    (kept,) = result.row.findings
+    page = Path(kept.trace).with_suffix(".html")
+    assert kept.page == str(page)
+    assert f"page: {page}" in kept.more
     assert "S10: " in page.read_text()
     assert sorted(path.name for path in folder.glob("*.json")) == ["campaign-before.json", "campaign.json"]
     assert main(["report", str(folder), "--json"]) == 0

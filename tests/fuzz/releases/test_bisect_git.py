@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.machinery import ModuleSpec
 
 import pytest
 from blockproof.fuzz.cli import main as cli
@@ -267,7 +268,7 @@ def test_a_target_that_is_not_of_the_commit_is_no_verdict(history, trace, tmp_pa
     assert "engine.target:make imported nothing from the commit" in capsys.readouterr().err
 
 
-def test_modules_of_the_checkout_are_told_from_those_of_the_commit(tmp_path):
+def test_modules_of_the_checkout_are_told_from_those_of_the_commit(tmp_path, monkeypatch):
     def module(name, folder):
         made = type(sys)(name)
         made.__file__ = str(tmp_path / folder / "module.py")
@@ -275,7 +276,11 @@ def test_modules_of_the_checkout_are_told_from_those_of_the_commit(tmp_path):
 
     place = CommitPlace("a:b", "", str(tmp_path / "scratch" / "tree"), ".", str(tmp_path / "repo"), ())
     modules = [module("own", "scratch/tree/src"), module("other", "repository"), module("stray", "repo/src")]
-    assert origins([*modules, module("blockproof.model.ops", "repo"), json, sys], place) == (1, ["stray"])
+    modules += [module("blockproof.model.ops", "repo"), run := module("__main__", "repo")]
+    run.__spec__ = ModuleSpec("blockproof.fuzz.opening.serve", None)
+    (tmp_path / "repo").mkdir()
+    monkeypatch.chdir(tmp_path / "repo")  # a module without a file lies nowhere, not here
+    assert origins([*modules, json, sys], place) == (1, ["stray"])
 
 
 def test_ctrl_c_leaves_no_worktree_behind(history, trace, tmp_path):

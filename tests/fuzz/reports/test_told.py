@@ -5,10 +5,15 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import msgspec
+import pytest
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import CONTRACT, MODEL_FREE
+from blockproof.fuzz.reports.cases import ResultCase
+from blockproof.fuzz.reports.corpus import CorpusDocument
+from blockproof.fuzz.reports.difference import CompareRow, DifferenceDocument, SituationRow
 from blockproof.fuzz.reports.formats import junit, markdown, plain
 from blockproof.fuzz.reports.run import RunDocument, RunFound
+from blockproof.fuzz.reports.scheduler import SchedulerDocument, StoryFound
 from blockproof.fuzz.reports.summary import Found, Summary
 from blockproof.model.ops import Done, Free
 
@@ -58,3 +63,46 @@ def test_several_findings_are_numbered_and_each_fails_its_own_case():
     assert failed["full"].get("message") == FOUND.headline()
     assert failed["mamba"].get("message") == other.headline()
     assert suite.get("failures") == "2"
+
+
+SIMULATED = SchedulerDocument("mine:make", [], steps=9)
+STORY = StoryFound("new: memory: M2", "memory", "M2", "block 3 is another's", file="s.json")
+DIFFERS = SituationRow("a hit is longer", "Lookup", 1, 2, "second found 4 tokens")
+WRONG = {
+    "a finding": (msgspec.structs.replace(SIMULATED, found=[STORY]), "memory: block 3 is another's", "replay s.json"),
+    "a floor": (
+        msgspec.structs.replace(SIMULATED, floors_unmet=["hits: 0"]),
+        "nothing was found, but 1 floor",
+        "hits: 0",
+    ),
+    "lost": (msgspec.structs.replace(SIMULATED, lost="status 9"), "the process of mine:make was lost", "status 9"),
+    "no step": (SchedulerDocument("mine:make", [], not_built={"no GPU": 2}), "no step ran: no GPU", "no GPU"),
+    "a corpus": (
+        CorpusDocument("corpus x", ("trace", "traces"), [ResultCase("corpus", "old", [("it is back", "all of it")])]),
+        "it is back",
+        "all of it",
+    ),
+    "a difference": (
+        DifferenceDocument("a", "b", [], [CompareRow("hits", 1, 5, 1.0, [DIFFERS])]),
+        "a hit is longer",
+        "second found 4 tokens",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_every_document_that_says_that_something_is_wrong_fails_in_junit_and_tells_it_in_markdown(what):
+    document, message, text = WRONG[what]
+    suite = ElementTree.fromstring(junit(document))
+    (failure,) = suite.iter("failure")
+    assert failure.get("message").startswith(message)
+    assert text in failure.text
+    assert suite.get("failures") == "1"
+    assert text in markdown(document)
+    assert document.lead().conclusion in markdown(document)
+
+
+def test_what_is_right_passes():
+    suite = ElementTree.fromstring(junit(SIMULATED))
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
+    assert markdown(SIMULATED).startswith("## blockproof: nothing was found on mine:make\n")

@@ -330,9 +330,7 @@ def release_capped(
     """New blocks that the release's gate counts."""
     cap = rule.cap(lookahead)
     if isinstance(rule, Chunked) and "chunked-cap" in quirks:
-        shape = rule.shape
-        cap = arith.cdiv(min(rule.k + shape.max_num_batched_tokens, shape.max_model_len), rule.b)
-        cap += arith.cdiv(lookahead, rule.b)
+        cap = arith.cdiv(min(rule.k + rule.longest(lookahead), rule.shape.max_model_len), rule.b)
     if cap is None or RESERVED_AS_FULL in quirks:
         return arith.missing_blocks(required, entries)
     if "gate-behind-hit" in quirks:

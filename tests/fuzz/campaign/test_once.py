@@ -1,20 +1,23 @@
 """Campaigns over many targets: what one of them does to itself does not end the others."""
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.campaign.once import run_once
+from blockproof.fuzz.campaign.settings import CampaignLimits, Settings
+from blockproof.fuzz.campaign.tasks import Options
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import LOST_LIMIT
-from blockproof.fuzz.findings.oracle_names import CONTRACT, SHADOW
+from blockproof.fuzz.findings.oracle_names import CONTRACT, LOCKSTEP, SHADOW
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.releases.campaign import Orders, run_campaign
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import read_trace
@@ -31,11 +34,12 @@ def fakes_importable(monkeypatch):
     monkeypatch.syspath_prepend(str(HERE))
 
 
-def run(specs, operations=1_500, attention=("full",), **orders):
-    told = []
-    plan = Plan(3, operations=operations, attention=attention, oracles=(SHADOW, CONTRACT))
-    rows = run_campaign(specs, Orders(plan, shrink_s=0.3, **orders), 2, lambda row: told.append(row.target))
-    assert set(told) == set(specs)
+def run(out, specs, operations=1_500, attention=("full",), oracles=(SHADOW, CONTRACT), say=lambda line: None, **more):
+    options = Options(**{"shrink_seconds": 0.3, "at_once": True, **more})
+    shares = CampaignLimits(operations=operations)
+    settings = Settings(3, dict.fromkeys(specs, oracles), attention, options=options, shares=shares, out=str(out))
+    rows = run_once(settings, 2, say, None).targets
+    assert [row.target for row in rows] == list(specs)
     return {row.target: row for row in rows}
 
 
@@ -49,17 +53,18 @@ FAILING = {"aborts": ("crash", "Take"), "hangs": ("hang", "Take"), "eats_for_eve
         pytest.param(("hangs",), marks=pytest.mark.slow),  # each of its hangs lasts as long as any answer may take
     ],
 )
-def test_targets_that_die_hang_or_eat_memory_end_nobody_else_and_what_they_did_is_kept(names):
+def test_targets_that_die_hang_or_eat_memory_end_nobody_else_and_what_they_did_is_kept(names, tmp_path):
     others = [f"fakes:{name}" for name in names]
-    rows = run([others[0], "impl", *others[1:], "fakes:cannot_be_made"], deadline_s=5.0, growth_bytes=64 << 20)
+    specs = [others[0], "impl", *others[1:], "fakes:cannot_be_made"]
+    rows = run(tmp_path, specs, deadline_s=5.0, growth_bytes=64 << 20)
     assert rows["impl"].done
     assert rows["impl"].operations >= 1_500
-    assert rows["impl"].kept == []
+    assert rows["impl"].findings == []
     for name in names:
         row = rows[f"fakes:{name}"]
         assert row.done, row.problem
-        lost = [kept for kept in row.kept if kept.finding.kind == FAILING[name]]
-        assert lost, [kept.finding for kept in row.kept]
+        lost = [found for found in row.findings if (found.observable, found.operation) == FAILING[name]]
+        assert lost, row.findings
         assert lost[0].times <= LOST_LIMIT
     assert "no such device" in rows["fakes:cannot_be_made"].problem
     assert not rows["fakes:cannot_be_made"].done
@@ -67,17 +72,34 @@ def test_targets_that_die_hang_or_eat_memory_end_nobody_else_and_what_they_did_i
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_from_outside_loses_only_what_it_had_not_told(monkeypatch, tmp_path):
-    monkeypatch.setenv(RUNNING, str(tmp_path))
-    plan = Plan(3, operations=14_000, attention=("full", "sliding"), oracles=(SHADOW,))
+    running = tmp_path / "running"
+    running.mkdir()
+    monkeypatch.setenv(RUNNING, str(running))
+    told, over, killed = threading.Event(), threading.Event(), set()
 
-    def kill_first(row):
-        if row.target == "fakes:hangs_at_windows" and len(row.cells) == 1 and not row.problem:
-            (process,) = tmp_path.iterdir()
-            os.kill(int(process.name), signal.SIGKILL)
+    def kill():
+        told.wait()
+        while not over.wait(0.02):  # each process that is at this target, also the one that begins the task again
+            for path in {*running.iterdir()} - killed:
+                killed.add(path)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(path.name), signal.SIGKILL)
+
+    def say(line):
+        if (made := re.match(f"{specs[0]}: ([0-9,]+) operations", line)) and int(made[1].replace(",", "")) >= 7_000:
+            told.set()  # `full` has come to its end
 
     specs = ["fakes:hangs_at_windows", "fault:free-order-reversed"]
-    first, second = run_campaign(specs, Orders(plan, shrink_s=1.0), 2, kill_first)
-    assert list(first.cells) == ["full"]
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        rows = run(tmp_path / "out", specs, 14_000, ("full", "sliding"), (SHADOW, LOCKSTEP), say, shrink_seconds=1.0)
+    finally:
+        told.set()
+        over.set()
+        killer.join()
+    first, second = rows.values()
+    assert first.cells["full"].operations >= 7_000
     assert not first.done
     assert "ended with status -9" in first.problem
     assert second.done
@@ -85,14 +107,15 @@ def test_a_process_that_is_killed_from_outside_loses_only_what_it_had_not_told(m
 
 
 @pytest.mark.slow
-def test_each_finding_is_shrunk_on_its_target_and_replays():
-    rows = run(["fault:touch-ignores-used-blocks"], operations=12_000)
+def test_each_finding_is_shrunk_on_its_target_and_replays(tmp_path):
+    rows = run(tmp_path, ["fault:touch-ignores-used-blocks"], operations=12_000)
     (row,) = rows.values()
-    assert row.kept
+    assert row.findings
     core = open_target(row.target)
-    for kept in row.kept:
-        assert replay(kept.trace, core, Judging(kept.oracles))[0].identity == kept.finding.identity
-        assert kept.attention == "full"
+    for found in row.findings:
+        file = read_trace(Path(found.trace))
+        assert replay(file.trace, core, Judging(file.oracles))[0].identity == file.finding.identity
+        assert found.attention == "full"
 
 
 @pytest.mark.slow

@@ -1,27 +1,76 @@
 """What a campaign's tables, JSON, files and exit code say of its rows."""
 
 from collections import Counter
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
+import msgspec
 import pytest
-from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.campaign.once import progress_line
+from blockproof.fuzz.campaign.rows import OF_A_CELL, row_of, write_row
+from blockproof.fuzz.campaign.rows import document as campaign_document
+from blockproof.fuzz.campaign.settings import Settings
+from blockproof.fuzz.campaign.store import Ended, KeptRow
+from blockproof.fuzz.campaign.tasks import Task, TaskFinding, TaskResult
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import CONTRACT, SHADOW
-from blockproof.fuzz.releases import campaign, campaign_report
-from blockproof.fuzz.releases.campaign import CampaignResult, KeptOnTarget, Orders, run_by_oracles
-from blockproof.fuzz.releases.campaign_report import document
+from blockproof.fuzz.findings.severity import severity
 from blockproof.fuzz.reports.history import Sample
-from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.reports.run import RunDocument
+from blockproof.fuzz.reports.summary import Found, Summary
 from blockproof.fuzz.traces.reproduction import folder_name
-from blockproof.fuzz.traces.trace_file import read_trace
+from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, dump_trace, read_trace
 from blockproof.model.ops import Done, Free, Group, Shape, Submit
 
 SHAPE = Shape((Group("full", 1),), 3, 2, hash_block_size=1, scheduler_block_size=1, max_num_batched_tokens=1)
+COUNT = count()
 TRACE = Trace(SHAPE, (Submit("a", (0,)), Free("a")))
 
 
 def kept(what="S7", oracle=CONTRACT, attention="full"):
+    """A finding as a task tells it."""
     finding = Finding(what, Free("a"), 1, Done(), Done(), oracle=oracle)
-    return KeptOnTarget(finding, TRACE, attention, 3, complete=True, oracles=(oracle,))
+    text = dump_trace(TraceFile(TRACE, "bad==1", FoundWhat.of(finding), oracles=(oracle,)))
+    cause = (*finding.key, attention, str(next(COUNT)))
+    return TaskFinding(cause, oracle, str(finding), severity(finding).value, text, 2, True, 3), finding
+
+
+def result(target, cells, found=()):
+    """What a task comes to; of several attention types for once."""
+    told = tuple(one for one, _ in found)
+    whole = Summary(target, "random", 1)
+    for _, finding in found:
+        whole.found[*finding.key, str(next(COUNT))] = Found(finding, TRACE, 3)
+    row = row_of(Task(1, target, "full", (), "random", 1, 1), whole, told)
+    row.cells = {name: RunDocument.of(summary, OF_A_CELL) for name, summary in cells.items()}
+    return TaskResult(1, findings=told, row=row)
+
+
+class Made(NamedTuple):
+    """What a campaign did with one target."""
+
+    target: str
+    cells: dict[str, Summary]
+    found: tuple[tuple[TaskFinding, Finding], ...] = ()
+    problem: str = ""
+    done: bool = False
+    interrupted: bool = False
+    attention: tuple[str, ...] = ()
+    allow_vacuous: bool = False
+
+
+def document(made, out=None):
+    """The document of a campaign that came to this."""
+    ends = {one.target: (one.problem, one.done) for one in made}
+    attention = tuple(dict.fromkeys(name for one in made for name in one.attention))
+    settings = Settings(1, dict.fromkeys(ends, ()), attention, allow_vacuous=any(one.allow_vacuous for one in made))
+    results = [result(one.target, one.cells, one.found) for one in made if one.cells or one.found]
+    for one in results if out else ():
+        write_row(one, out, whole=False)
+    store: Any = SimpleNamespace(settings=settings, rows=[KeptRow.of(one) for one in results], end_of=ends.get)
+    return campaign_document(store, ended=Ended.INTERRUPTED if any(one.interrupted for one in made) else None)
 
 
 def cell(runs=4, unbuilt=0, **more):
@@ -38,10 +87,10 @@ def blind():
 def rows():
     hidden = cell(unobserved=Counter({("S9", "no hits"): 2}))
     return [
-        CampaignResult("clean==1", {"full": cell(), "mamba": cell(unbuilt=4)}, done=True),
-        CampaignResult("bad==1", {"full": hidden}, [kept(), kept(), kept("corruption", SHADOW)], done=True),
-        CampaignResult("gone", problem="first line\nno such device"),
-        CampaignResult("cut", {"full": cell()}, interrupted=True),
+        Made("clean==1", {"full": cell(), "mamba": cell(unbuilt=4)}, done=True),
+        Made("bad==1", {"full": hidden}, (kept(), kept(), kept("corruption", SHADOW)), done=True),
+        Made("gone", {}, problem="first line\nno such device"),
+        Made("cut", {"full": cell()}, interrupted=True),
     ]
 
 
@@ -54,15 +103,14 @@ def test_the_exit_code_tells_a_finding_from_nothing_started(chosen, code):
 
 
 def test_a_target_on_which_nothing_was_tested_is_no_success():
-    row = CampaignResult("blind==1", {"full": blind(), "mamba": blind()}, done=True)
+    row = Made("blind==1", {"full": blind(), "mamba": blind()}, done=True)
     assert document([row]).exit_code == document([row, rows()[0]]).exit_code == 3
     assert (
         document([row]).lead().conclusion.startswith("TESTED NOTHING: blind==1: none of 4,000 lookups with caching on")
     )
     assert document([row]).lines() == [f"tested nothing: {line}" for line in document([row]).untested()]
     assert document([row]).targets[0].tested_nothing.startswith("none of 4,000")
-    row.cells["full"].allow_vacuous = True
-    assert document([row]).exit_code == 0
+    assert document([row._replace(allow_vacuous=True)]).exit_code == 0
 
 
 def test_tables_have_totals_cells_by_oracle_findings_and_what_was_not_seen():
@@ -85,19 +133,18 @@ def test_lines_and_json_say_the_same():
         "3 findings, the worst: wrong content; ended by Ctrl-C; NOT ALL OF IT RAN: gone: no such device"
     )
     assert document([clean, gone]).lead().conclusion == "NOT ALL OF IT RAN: gone: no such device"
-    killed = CampaignResult(
-        "killed", {"full": cell()}, problem="its process ended with status -9", attention=("full", "mamba")
-    )
+    killed = Made("killed", {"full": cell()}, problem="its process ended with status -9", attention=("full", "mamba"))
     assert document([clean, killed]).not_run() == ["killed: its process ended with status -9; not run: mamba"]
     assert document([gone]).lead().headline == "1 target, 0 operations"
     assert (
-        document([CampaignResult("x", {}, [kept("S14")], done=True)]).lead().conclusion
+        document([Made("x", {}, (kept("S14"),), done=True)]).lead().conclusion
         == "1 finding, the worst: lost efficiency"
     )
     assert document([clean]).lead().conclusion == "nothing was found"
-    assert campaign_report.progress_line(clean).endswith("2 attention types, 0 kinds of findings, 4 s, done")
-    assert campaign_report.progress_line(gone).endswith(", no such device")
-    assert campaign_report.progress_line(cut).endswith(", ...")
+    lines = [progress_line(row) for row in document([clean, gone, cut]).targets]
+    assert lines[0].endswith("2 attention types, 0 kinds of findings, 4 s, done")
+    assert lines[1].endswith(", no such device")
+    assert lines[2].endswith(", ...")
     told = document([bad, gone]).targets
     assert [row.problem for row in told] == ["", "first line\nno such device"]
     assert told[0].findings[0].times == 3
@@ -110,24 +157,43 @@ def test_a_campaign_tells_less_of_the_history_of_each_cell():
     for number in range(1, 300):
         summary.history.see(Sample(number / 200, number, 0, 0))
     told = document([row]).targets[0].cells
-    assert [len(cell.history.seconds) for cell in told.values()] == [campaign_report.OF_A_CELL, 2]
+    assert [len(cell.history.seconds) for cell in told.values()] == [OF_A_CELL, 2]
     assert next(iter(told.values())).history.operations[-1] == summary.operations
 
 
 def test_findings_are_kept_in_a_folder_for_each_target(tmp_path):
-    campaign_report.keep_findings(done := rows(), tmp_path, 5)
+    done = document(rows(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["bad-1"]
     files = [read_trace(path) for path in (tmp_path / "bad-1").glob("*.json")]
     assert {file.finding.observable for file in files} == {"S7", "corruption"}
-    assert {(file.target, file.found_by.seed) for file in files} == {("bad==1", 5)}
+    assert {file.target for file in files} == {"bad==1"}
     assert {file.oracles for file in files} == {(CONTRACT,), (SHADOW,)}
-    said = document(done).lines()
+    told, said = done.targets[1].findings[0], done.lines()
     assert said[1] == "bad==1, 1. wrong content: contract, S7 at Free, in 3 runs of full"
-    assert f"trace: {done[1].kept[0].files.trace}" in said
+    assert f"trace: {told.trace}" in said
     assert "contract: S7 is violated at operation 1: Free a" in "\n".join(said)
-    told = document(done).targets[1].findings[0]
-    assert told.trace == str(done[1].kept[0].files.trace)
+    assert Path(told.trace).is_file()
     assert told.command.startswith("blockproof replay ")
+
+
+def test_what_came_up_in_two_tasks_of_an_attention_type_is_told_once_with_the_runs_of_both():
+    found = kept()
+    first, second = cell(hits=Counter(lookups=600)), cell(hits=Counter(lookups=600, hits=2))
+    for summary in (first, second):
+        summary.history.see(summary.now())
+    made = [result("x", {"full": first}, (found,)), result("x", {"full": second}, (found,))]
+    made[1] = msgspec.structs.replace(made[1], findings=(msgspec.structs.replace(found[0], trace=""),))
+    store: Any = SimpleNamespace(
+        settings=Settings(1, {"x": ()}, ("full",)),
+        rows=[KeptRow.of(one) for one in made],
+        end_of=lambda target: ("", True),
+    )
+    for _ in range(2):
+        (row,) = campaign_document(store).targets
+        assert (row.operations, row.seconds, row.cells["full"].runs) == (3_000, 4.0, 8)
+        assert [one.times for one in row.findings] == [6]
+        assert row.cells["full"].history.lookups[-1] == 1_200
+        assert row.cells["full"].outcomes == {"Allocate": {"Done": 400}}
 
 
 @pytest.mark.parametrize(
@@ -147,25 +213,3 @@ def test_folders_have_names_that_every_file_system_takes(target, name):
     assert len(made) <= 70
     assert not set(made) & set('<>:"/\\|?* ')
     assert made == folder_name(target) != folder_name(target + "2")
-
-
-def test_the_page_is_made_with_its_folder(tmp_path):
-    campaign_report.write_page(document(rows()), tmp_path / "new" / "page.md")
-    text = (tmp_path / "new" / "page.md").read_text()
-    assert text.startswith("## 4 targets, 6,000 operations: 3 findings, the worst: wrong content; ended")
-    assert "### Not observed" in text
-
-
-def test_targets_that_are_judged_alike_run_together(monkeypatch):
-    ran, said = [], []
-
-    def noted(specs, orders, jobs, on_change, on_growth):
-        ran.append((specs, orders.plan.oracles, jobs))
-        return [CampaignResult(spec) for spec in specs]
-
-    monkeypatch.setattr(campaign, "run_campaign", noted)
-    oracles = {"a": (SHADOW,), "b": (CONTRACT,), "c": (SHADOW,)}
-    made = run_by_oracles(oracles, Orders(Plan(9)), 2, said.append, lambda row: None)
-    assert ran == [(["a", "c"], (SHADOW,), 2), (["b"], (CONTRACT,), 2)]
-    assert said == ["a, c: shadow; seed 9", "b: contract; seed 9"]
-    assert [row.target for row in made] == ["a", "c", "b"]
