@@ -32,7 +32,6 @@ from typing import Any, NamedTuple
 
 from blockproof.fuzz.findings.interruption import ENDING
 from blockproof.fuzz.opening.patches import VARIABLE
-from blockproof.fuzz.targets import unharmed
 
 SERVER = Path(__file__).with_name("fork_server.py")
 IMPORTED: Mapping[str, Sequence[str]] = {
@@ -370,7 +369,6 @@ def _signals() -> tuple[list[int], list[int]]:
 
 def fork_below(ours: socket.socket) -> None:
     """In a process of ours that was forked: what it starts is forked by its own server, to which this socket leads."""
-    unharmed._PROCESS = os.getpid()  # as when it is imported
     made = Forking(_posixsubprocess.fork_exec, {}, {}, {})
     made._servers[_own_key(os.environ)] = Server(ours)
     _put(made)

@@ -19,7 +19,7 @@ from ..reports.run import RunDocument
 from ..reports.scheduler import SchedulerDocument
 from ..reports.summary import NEW
 from ..simulation.judges import CAPACITY, FATE, JUDGES, MEMORY, PROGRESS, TOKENS
-from ..traces.files import STORY
+from ..traces.files import STORY, TraceError
 from .tasks import Cause, ReplayShown, Task, TaskFinding, TaskResult
 
 SIMULATION = "simulation"
@@ -164,5 +164,6 @@ def kept_story(text: str, source: str) -> KeptStory | None:
     """The story in this text; None if it is a trace. TraceError if it cannot be used."""
     if f'"{STORY}"' not in text[:100]:
         return None
-    read_stored(text.encode(), source)
+    if not read_stored(text.encode(), source).target:
+        raise TraceError(source, "", "does not say with which engine it was made")
     return KeptStory(text, json.loads(text))

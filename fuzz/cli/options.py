@@ -206,6 +206,8 @@ def memory_or_usage(tensors: str | None) -> "Callable[[Shape], Memory]":
 
 def recorded_target(file: Path, spec: str) -> str:
     """The target that a file names. BadParameter if that is somebody's code: a file alone must not run code."""
+    if not spec:
+        raise typer.BadParameter(f"{file} does not say with what it was made; add --target")
     if (":" in spec and not spec.startswith("fault:")) or runs_code(spec):
         raise typer.BadParameter(
             f"{file} was made with {spec!r}; if you trust that code, add --target {shlex.quote(spec)}"

@@ -51,6 +51,7 @@ def simulate(
     """
     from ..engines.stories import StoryTask
     from ..engines.story_fuzzing import simulate as run
+    from ..engines.story_pages import with_pages
     from ..reports.formats import reports
 
     if target is None:
@@ -72,6 +73,7 @@ def simulate(
     name = target
     with page_of(live, teller(True)) as page:
         outcome = guarded(lambda: run(name, task, out, timed_teller(), page))
+    guarded(lambda: with_pages(outcome, timed_teller()))
     document = outcome.document()
 
     def report() -> None:

@@ -4,18 +4,22 @@ explained.
 `python -m blockproof.fuzz.engines.engine_check TARGET` prints a JSON object for each check.
 """
 
-import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..findings.oracle_names import BLOCKPROOF
+from ..findings.story_finding import StoryFinding
+from ..findings.words import plural
 from ..opening.commands import Printing
+from ..opening.engine_process import begin_telling
 from ..opening.engines import engine_spec, open_engine_here
 from ..opening.targets import python_for
-from ..simulation.checks import HINTS, checks_for
+from ..simulation.checks import HINTS, EngineCheck, checks_for
 from ..targets.base import TargetUnavailableError
+from .deadlines import HANG, end_what_hangs
+from .played import StartEndsError
 from .simulated import SimulatedFamily
 
 ROUNDS = 500
@@ -32,6 +36,10 @@ class Checked:
     what: str = ""
     hint: str = ""
     """What its author may look at."""
+    more: Sequence[str] = ()
+    """The stack of a call that hangs, say."""
+    hangs: bool = False
+    """It has given no answer at all: no more is asked."""
 
 
 @dataclass
@@ -44,12 +52,17 @@ class EngineReport:
     checks: list[Checked] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
     """What it does not show, so that nobody judges it."""
+    questions: int = 0
+    """How many there are."""
     lost: str = ""
+    """How its process ended before all were answered."""
+    last_output: list[str] = field(default_factory=list)
+    """Of that process."""
 
     @property
     def code(self) -> int:
-        """0 if all answers are right, 1 if one is wrong or the process was lost, 3 if nothing was asked."""
-        if self.lost or any(one.judge for one in self.checks):
+        """0 if all questions were answered, and right, 1 if not, 3 if there is none."""
+        if self.lost or any(one.judge for one in self.checks) or len(self.checks) < self.questions:
             return 1
         return 0 if self.checks else 3
 
@@ -63,14 +76,20 @@ class EngineReport:
         for one in self.checks:
             lines.append(f"  {'wrong' if one.judge else 'right'}: {one.asks}")
             if one.judge:
-                lines += [f"    {one.judge}: {one.what}", f"    in the engine, or in what shows it: {one.hint}"]
+                lines += [f"    {one.judge}: {one.what}", *(f"      {line}" for line in one.more)]
+                lines += [f"    in the engine, or in what shows it: {one.hint}"]
         lines += [f"  not shown, so not judged: {name}" for name in self.unseen]
-        lines += [f"  the process was lost: {self.lost}"] if self.lost else []
-        wrong = sum(bool(one.judge) for one in self.checks)
-        right = f"all {len(self.checks)} answers are right" if self.checks else "nothing was asked"
-        right = f"{len(self.checks)} answers are right, and no more was asked" if self.lost and self.checks else right
-        lines.append(f"{wrong} of {len(self.checks)} answers are wrong" if wrong else right)
-        return lines
+        if self.lost:
+            lines += [f"  the process was lost: {self.lost}", *(f"    {line}" for line in self.last_output)]
+        return [*lines, self._sum()]
+
+    def _sum(self) -> str:
+        """All answers in one line."""
+        wrong, many = sum(bool(one.judge) for one in self.checks), len(self.checks)
+        said = f"{wrong} of {many} answers are wrong" if wrong else f"{many} answers are right"
+        if many < self.questions:
+            return f"{said}; {plural(self.questions - many, 'question')} of {self.questions} not answered"
+        return said if wrong else f"all {said}" if many else "nothing was asked"
 
 
 def check_engine(target: str) -> EngineReport:
@@ -86,42 +105,46 @@ def check_engine(target: str) -> EngineReport:
                 report.checks.append(Checked(**told["check"]))
             report.says = told.get("says", report.says)
             report.unseen = told.get("unseen", report.unseen)
-        if status := printing.status():
+            report.questions = told.get("questions", report.questions)
+        hung = bool(report.checks) and report.checks[-1].hangs
+        if printing.status() or not report.questions or (len(report.checks) < report.questions and not hung):
             asks = begun or "its start"
-            report.lost = f"exit status {status}, asked for: {asks}"
+            report.lost, report.last_output = f"{printing.how_ended()}, asked for: {asks}", printing.last_output()
     return report
 
 
 def main(target: str) -> None:
     """See above."""
-    lines, sys.stdout = sys.stdout, sys.stderr  # an engine may print
-
-    def say(**told: object) -> None:
-        print(json.dumps(told), file=lines, flush=True)
-
+    say, stacks = begin_telling()
+    end_what_hangs(stacks)
     try:
         family = SimulatedFamily(open_engine_here(target))
     except (ValueError, TargetUnavailableError) as wrong:
         say(refused=str(wrong), usage=isinstance(wrong, ValueError))
         return
     facts = family.facts
+    asked = list(checks_for(facts))
     say(
+        questions=len(asked),
         says={
             "depth": facts.depth,
             "offers": ", ".join(sorted(facts.offers)) or "nothing more",
             "has": ", ".join(sorted(facts.methods)) or "no optional method",
-        }
+        },
     )
-    _ask(family, say)
+    _ask(family, asked, say)
 
 
-def _ask(family: SimulatedFamily, say: Callable[..., None]) -> None:
+def _ask(family: SimulatedFamily, asked: Sequence[EngineCheck], say: Callable[..., None]) -> None:
+    """All questions, or those until one is not answered at all."""
     reached: dict[str, int] = {}
-    for check in checks_for(family.facts):
+    for check in asked:
         say(begun=check.asks)
         done = Checked(check.asks)
         try:
             run = family.run_of(check.story)
+        except StartEndsError as ends:
+            _object(done, ends.finding)
         except Exception as error:  # an engine's start can fail in any way
             done.judge, done.what = "start", f"start() raises {type(error).__name__}: {error}"
             done.hint = "start(shape) builds an engine of the shape's groups, num_blocks and limits"
@@ -130,10 +153,17 @@ def _ask(family: SimulatedFamily, say: Callable[..., None]) -> None:
             for name, many in run.reached.items():
                 reached[name] = reached.get(name, 0) + many
             if found:
-                done.judge, done.what = found[0].judge, found[0].what
-                done.hint = "" if done.judge == BLOCKPROOF else HINTS[done.judge]
+                _object(done, found[0])
         say(check=asdict(done))
+        if done.hangs:
+            return  # all others may take as long
     say(unseen=family.told(reached)["not_observed"])
+
+
+def _object(done: Checked, found: StoryFinding) -> None:
+    done.judge, done.what, done.more = found.judge, found.what, found.more
+    done.hint = "" if done.judge == BLOCKPROOF else HINTS[done.judge]
+    done.hangs = found.rule.startswith(HANG)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,35 @@
 """What a story came to on an engine, and what two engines have in common, as data between processes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..findings.story_finding import StoryFinding, place_of
+from ..findings.story_finding import StoryFinding, place_of, stack_of
 from ..simulation.judges import FATE
 from ..simulation.run import Fates
 from ..simulation.traffic import EngineFacts
 
 
+class StartEndsError(Exception):
+    """An engine's start would have ended the process, or does not come back; neither is a refusal."""
+
+    def __init__(self, finding: StoryFinding) -> None:
+        super().__init__(finding.what)
+        self.finding = finding
+
+
+def started_wrong(error: BaseException) -> StoryFinding:
+    """What is said of an engine in whose start this is raised, which is no refusal."""
+    name, more = type(error).__name__, () if isinstance(error, Exception) else stack_of(error.__traceback__)
+    what = f"start raises {name}: {str(error)[:300]}; the engine is not built"
+    return StoryFinding(FATE, f"{name} in {place_of(error.__traceback__)}", what, 0, more=more)
+
+
 def found_at_start(error: Exception) -> list[StoryFinding]:
     """An assertion that fails in an engine's start is a finding; whatever else is raised there may be a refusal."""
-    if not isinstance(error, AssertionError):
-        return []
-    rule = f"AssertionError in {place_of(error.__traceback__)}"
-    return [StoryFinding(FATE, rule, f"start raises AssertionError: {str(error)[:300]}; the engine is not built", 0)]
+    if isinstance(error, StartEndsError):
+        return [error.finding]
+    return [started_wrong(error)] if isinstance(error, AssertionError) else []
 
 
 @dataclass(frozen=True)
@@ -30,14 +44,15 @@ class Played:
     """Why the engine could not be started."""
 
     @classmethod
-    def of_lost(cls, kind: str, what: str) -> "Played":
-        """A story with which the process was lost."""
-        return cls([StoryFinding(FATE, f"the process was lost: {kind}", f"the engine: {what}", 0)])
+    def of_lost(cls, kind: str, what: str, printed: Sequence[str] = ()) -> "Played":
+        """A story with which the process was lost, which has `printed` this last."""
+        more = tuple(printed)
+        return cls([StoryFinding(FATE, f"the process was lost: {kind}", f"the engine: {what}", 0, more=more)])
 
 
 def played_from_json(raw: Mapping[str, Any]) -> Played:
     """What `asdict` made of it."""
-    found = [StoryFinding(**one) for one in raw["found"]]
+    found = [StoryFinding(**{**one, "more": tuple(one["more"])}) for one in raw["found"]]
     fates = {name: (ended, tuple(got)) for name, (ended, got) in raw["fates"].items()}
     return Played(found, fates, raw["reached"], raw["not_built"])
 

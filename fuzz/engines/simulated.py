@@ -3,20 +3,19 @@
 Works in the Python environment of the engine.
 """
 
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import FrameType
 from typing import Any
 
 from ...model.ops import Group, Shape, Value
 from ..findings.finding import BUG
 from ..findings.oracle_names import BLOCKPROOF
-from ..findings.story_finding import StoryFinding, place_of
+from ..findings.story_finding import StoryFinding, place_of, stack_of
 from ..opening.engines import open_engine_here
 from ..oracles.contract import Contract
 from ..runs.canary import Canary, check_plants
+from ..simulation.answers import is_from_outside
 from ..simulation.faults import FAULTS, SEEN_BY
 from ..simulation.judges import CAPACITY, FATE, MEMORY, TIER
 from ..simulation.picture import PicturingEngine
@@ -27,6 +26,9 @@ from ..simulation.story import Happening, SimulatedStory, story_from_json, story
 from ..simulation.tier_faults import LosesKeys, OneWithTier
 from ..simulation.traffic import draw_simulation, facts_of
 from ..workload.draw import SeededDraw
+from .deadlines import HANG, START_HANGS, START_SECONDS, StoryTooLongError, deadline
+from .forked import EndsHereError, Forked
+from .played import StartEndsError, started_wrong
 
 PLANTED: Mapping[str, Any] = {**FAULTS, "loses-keys": LosesKeys}
 """By name, what plants a mistake into an engine; the last one into one with a lower tier."""
@@ -35,12 +37,8 @@ SEEN = {**SEEN_BY, "loses-keys": TIER}
 NOT_ITS_OWN = "findings of the engine without its known defects, of which it shows nothing itself"
 NOT_BUILT_AGAIN = "stories for which the engine without its known defects cannot be built, and it itself can"
 """Of both, whoever wrote how an engine without a known defect is made has made a mistake."""
-STORY_SECONDS = 60
-"""A story that takes longer hangs: nearly all end within a fraction of a second."""
-
-
-class _TooLongError(BaseException):
-    """A story has taken its time. No Exception: an engine may catch all of those and go on."""
+MOST_STEPS = 3000
+"""Of one story; nearly all end long before."""
 
 
 class Guarded:
@@ -49,7 +47,16 @@ class Guarded:
     def __init__(self, engine: Engine, story: SimulatedStory, *, tells: bool = False) -> None:
         """`tells`: it is told call by call."""
         self._telling = PicturingEngine(engine) if tells else None
-        self._run = SimulatedRun(self._telling or engine, story)
+        try:
+            with deadline(starts=True):
+                self._run = SimulatedRun(self._telling or engine, story)
+        except StoryTooLongError as late:
+            line = f"start does not return within {START_SECONDS:g} s"
+            raise StartEndsError(StoryFinding(FATE, START_HANGS, line, 0, more=stack_of(late.__traceback__))) from late
+        except BaseException as error:
+            if isinstance(error, Exception) or is_from_outside(error):
+                raise
+            raise StartEndsError(started_wrong(error)) from error
         if self._telling is not None:
             self._telling.device = self._run.device
 
@@ -64,6 +71,11 @@ class Guarded:
         return self._telling.document() if self._telling is not None else {}
 
     @property
+    def happened(self) -> int:
+        """How many of the story's happenings there were."""
+        return self._run.happened
+
+    @property
     def reached(self) -> Any:
         """See `SimulatedRun`."""
         return self._run.reached
@@ -75,23 +87,20 @@ class Guarded:
 
     def run(self, steps: int) -> list[StoryFinding]:
         """See `SimulatedRun`."""
-        before = signal.signal(signal.SIGALRM, _late)
-        signal.alarm(STORY_SECONDS)
         try:
-            return self._run.run(steps)
-        except _TooLongError as late:
-            return [StoryFinding(FATE, "hang", f"the engine: {late}", self._run.steps)]
+            with deadline(computes=self._run.samples):
+                return self._run.run(steps)
+        except StoryTooLongError as late:
+            rule = f"{HANG} in {late.method}" if late.method else HANG
+            return [
+                StoryFinding(FATE, rule, late.what, late.step or self._run.steps, more=stack_of(late.__traceback__))
+            ]
+        except EndsHereError:
+            return []
         except Exception as error:
             place = f"{type(error).__name__} in {place_of(error.__traceback__)}"
             what = f"a bug of blockproof, please report it: {place}: {error}"
             return [StoryFinding(BLOCKPROOF, f"{BUG}: {place}", what, self._run.steps)]
-        finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, before)
-
-
-def _late(number: int, frame: FrameType | None) -> None:
-    raise _TooLongError(f"no end within {STORY_SECONDS} s")
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,6 @@ class Suspect:
 class SimulatedFamily:
     """One engine, of which stories are run."""
 
-    smaller = staticmethod(smaller)
     story_to_json = staticmethod(story_to_json)
     story_from_json = staticmethod(story_from_json)
 
@@ -115,10 +123,16 @@ class SimulatedFamily:
         fault of no known name."""
         self.engine, self.facts, self._tells = engine, facts_of(engine), tells
         self._as_it_is = engine
+        self.in_forks = False
+        """True: each story runs in a process of its own, since the engine may end it."""
         if hasattr(engine, "contract_maker"):
             engine.contract_maker = Contract
         if fault and fault not in PLANTED:
             raise ValueError(f"there is no fault {fault!r}; write one of {', '.join(PLANTED)}")
+
+    def smaller(self, story: SimulatedStory) -> Iterator[SimulatedStory]:
+        """See `simulation.smaller`."""
+        return smaller(story, self.facts.block_sizes)
 
     def version(self) -> str:
         """What the engine says of itself."""
@@ -149,9 +163,15 @@ class SimulatedFamily:
             fixed[name] = (_read(text, all_of_it[name]),)
         return fixed
 
-    def run_of(self, story: SimulatedStory, fault: str = "") -> Guarded:
+    def _run(self, engine: Engine, story: SimulatedStory, fault: str = "", *, tells: bool = False) -> Guarded | Forked:
+        engine = PLANTED[fault](engine) if fault else engine
+        if not self.in_forks:
+            return Guarded(engine, story, tells=tells)
+        return Forked(engine, lambda engine, tells: Guarded(engine, story, tells=tells), MOST_STEPS, tells=tells)
+
+    def run_of(self, story: SimulatedStory, fault: str = "") -> Guarded | Forked:
         """The run of a story, ready to go."""
-        return Guarded(PLANTED[fault](self.engine) if fault else self.engine, story, tells=self._tells)
+        return self._run(self.engine, story, fault, tells=self._tells)
 
     def shows_anything(self, story: SimulatedStory, fault: str, steps: int) -> bool:
         """True if the engine as it is shows anything in a story of which its stand-in shows something (`go_on_behind`).
@@ -159,14 +179,14 @@ class SimulatedFamily:
         Where it does not, the stand-in was made wrong."""
         if self.engine is self._as_it_is:
             return True
-        return bool(Guarded(PLANTED[fault](self._as_it_is) if fault else self._as_it_is, story).run(steps))
+        return bool(self._run(self._as_it_is, story, fault).run(steps))
 
     def builds(self, story: SimulatedStory) -> bool:
         """True if there is a stand-in, and the engine as it is can be built for a story for which it cannot."""
         if self.engine is self._as_it_is:
             return False
         try:
-            Guarded(self._as_it_is, story)
+            self._run(self._as_it_is, story)
         except Exception:
             return False
         return True
@@ -187,9 +207,9 @@ class SimulatedFamily:
         """The engine without a known defect."""
         return SimulatedFamily(suspect.engine)
 
-    def run_without(self, suspect: Suspect, fault: str) -> Guarded:
+    def run_without(self, suspect: Suspect, fault: str) -> Guarded | Forked:
         """The same story without a known defect; what was planted is still there."""
-        return Guarded(PLANTED[fault](suspect.engine) if fault else suspect.engine, suspect.story)
+        return self._run(suspect.engine, suspect.story, fault)
 
     def go_on_behind(self, known: str) -> None:
         """Stories are told of an engine without this known defect from now on, so that what lies behind it is seen."""

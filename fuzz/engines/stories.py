@@ -1,8 +1,8 @@
 """Many stories through an engine's own scheduler: judged, counted, shrunk and named. Runs in the engine's interpreter.
 
 `python -m blockproof.fuzz.engines.stories TASK`: TASK is the JSON of a `StoryTask`; how stories are drawn, run and made
-smaller, `simulated` says. Each line of the output is one JSON object with `begun`, `found`, `progress`, `so_far`,
-`refused`, `blind` or `end` in it.
+smaller, `simulated` says. Each line of the output is one JSON object with `begun`, `noticed`, `found`, `progress`,
+`so_far`, `refused`, `blind` or `end` in it.
 """
 
 import json
@@ -15,6 +15,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from ..findings.story_finding import StoryFinding
+from ..opening.engine_process import begin_telling
 from ..reports.history import History, Sample
 from ..reports.progress import Pace
 from ..runs.canary import BlindOracleError
@@ -24,15 +25,14 @@ from ..simulation.protocol import PoolTooSmallError
 from ..simulation.tier_policies import shares_found
 from ..targets.base import TargetUnavailableError
 from ..traces.reducer import Reducer, SearchLimits
+from .deadlines import START_HANGS, end_what_hangs
 from .played import found_at_start
-from .simulated import NOT_BUILT_AGAIN, NOT_ITS_OWN, opened
+from .simulated import MOST_STEPS, NOT_BUILT_AGAIN, NOT_ITS_OWN, opened
 
-MOST_STEPS = 3000
-"""Of one story; nearly all end long before."""
 SHRUNK_OF_A_KIND = 2
 """Findings that agree in judge, rule and engine are shrunk so often; the others are only counted."""
 FUTILE = 1000
-"""A run ends behind so many stories if none of them has made a step."""
+"""A run ends behind so many stories in a row of which none has made a step."""
 PROGRESS_S = 20.0
 
 
@@ -64,6 +64,8 @@ class StoryTask:
     """What is opened, where the module opens it (`opened`)."""
     goes_on: bool = True
     """False: nothing is run behind the first story with a finding."""
+    forks_at: int = -1
+    """The story of this number is the last one, and runs in processes of its own: the engine has ended one with it."""
 
 
 MOST_SHARES = 400
@@ -113,14 +115,25 @@ class StoriesDone:
 class _StoryReducer(Reducer[Any, StoryFinding]):
     """Looks for a smaller story with a finding of the same kind."""
 
-    def __init__(self, family: Any, story: Any, finding: StoryFinding, fault: str, limits: SearchLimits) -> None:
+    def __init__(
+        self,
+        family: Any,
+        story: Any,
+        finding: StoryFinding,
+        fault: str,
+        limits: SearchLimits,
+        happened: int | None = None,
+    ) -> None:
+        """`happened`: so much of the story there was, if that is known."""
         super().__init__(story, finding, limits)
-        self._family, self._fault = family, fault
+        self._family, self._fault, self._happened = family, fault, happened
         self._is_its_own = family.shows_anything(story, fault, MOST_STEPS)
         """So must be each smaller one; else a smaller one may be."""
 
     def search(self) -> None:
         """Until no proposal shows it."""
+        if self._happened is not None and self._happened < len(self.best.happenings):
+            self.accept(replace(self.best, happenings=self.best.happenings[: self._happened]))
         self.exhaust(self._family.smaller)
 
     def shows(self, candidate: Any) -> tuple[Any, StoryFinding] | None:
@@ -157,6 +170,12 @@ class Stories:
         self.family, self.task, self.told = family, task, StoriesDone()
         self._say = say
         self._names: dict[tuple[object, ...], list[str]] = {}
+        self._number = task.first
+        """Of the story at hand."""
+        self._stepped = 0
+        """So many stories there were when one made a step last."""
+        self._happened: int | None = None
+        """How much of it there was, if that is known."""
         self._started = self._spoken = time.monotonic()
         self._cpu_started, self._pace = time.process_time(), Pace()
 
@@ -167,9 +186,13 @@ class Stories:
 
     def draw(self, number: int) -> "_Drawn":
         """See `Case`."""
+        self._number = number
+        if number == self.task.forks_at:
+            self.family.in_forks = True
         if self.task.replay is not None:
             return _Drawn(0, self.family.story_from_json(self.task.replay))
-        self._say("begun", {"number": number})  # so that it is known which one has ended the process
+        # So that it is known which one has ended the process.
+        self._say("begun", {"number": number, "steps": self.told.steps})
         return _Drawn(number, self.family.draw(self.task.seed, number, self.task.options, self.task.attention))
 
     def judge(self, drawn: "_Drawn") -> Sequence[StoryFinding]:
@@ -187,10 +210,12 @@ class Stories:
                 told.reached[NOT_BUILT_AGAIN] += 1
             return ()
         found: Sequence[StoryFinding] = run.run(MOST_STEPS)
+        self._happened = getattr(run, "happened", None)
         if self.task.shows:
             self._say("shown", {"lines": run.lines, "picture": run.picture})
         reached = run.reached
         told.steps += reached["steps"]
+        self._stepped = told.stories if reached["steps"] else self._stepped
         told.reached += reached
         of_kind = told.by_kind.setdefault(story.kinds, Counter())
         plain = ("steps", "preemptions", "hits", "evictions", "transfers ended", "steps with drafts rejected")
@@ -213,33 +238,51 @@ class Stories:
                 self._say("so_far", told.as_json())
         return bool(
             task.replay is not None
+            or self._number == task.forks_at
             or (told.counted and not task.goes_on)
             or (task.steps is not None and told.steps >= task.steps)
             or (task.seconds is not None and told.seconds >= task.seconds)
-            or (not told.steps and told.stories >= FUTILE)
+            or told.stories - self._stepped >= FUTILE
         )
 
     def keep(self, drawn: "_Drawn", found: StoryFinding) -> None:
         """Shrink, name and tell a finding if it is one of the first of its kind; count it in any case."""
         (number, story), finding = drawn, found
+        if number < self.task.forks_at:
+            return  # it was told by the process that was lost
         kind = (*finding.kind, *story.alike)
         names = self._names.setdefault(kind, [])
         if len(names) >= SHRUNK_OF_A_KIND:
             self.told.counted[names[0]] += 1
             return
-        limits = SearchLimits(seconds=self.task.shrink_seconds)
-        reducer = _StoryReducer(self.family, story, finding, self.task.fault, limits)
+        self._tell("noticed", drawn, finding)
+        limits = SearchLimits(seconds=0.0 if finding.rule == START_HANGS else self.task.shrink_seconds)
+        reducer = _StoryReducer(self.family, story, finding, self.task.fault, limits, self._happened)
         reduced = reducer.run()
         smallest, shown = reducer.best, reduced.finding
         if not self.family.shows_anything(smallest, self.task.fault, MOST_STEPS):
             self.told.reached[f"{NOT_ITS_OWN}: {finding.judge}: {finding.rule}"] += 1
             return
         known = self._cause(shown, smallest)
-        name = known or f"new: {shown.judge}: {shown.rule}"
+        name = self._tell("found", _Drawn(number, smallest), shown, known, reduced.candidates, reduced.complete)
         names.append(name)
         self.told.counted[name] += 1
+        if known:
+            self.family.go_on_behind(known)
+
+    def _tell(
+        self,
+        what: str,
+        drawn: "_Drawn",
+        shown: StoryFinding,
+        known: str = "",
+        tries: int = 0,
+        complete: bool = False,
+    ) -> str:
+        """Tell a finding; `noticed` is one that is made smaller now, which may take a while. Returns its name."""
+        name = known or f"new: {shown.judge}: {shown.rule}"
         self._say(
-            "found",
+            what,
             {
                 "name": name,
                 "known": known,
@@ -247,17 +290,17 @@ class Stories:
                 "rule": shown.rule,
                 "what": shown.what,
                 "step": shown.step,
+                "more": list(shown.more),
                 "seed": self.task.seed,
-                "number": number,
+                "number": drawn.number,
                 "steps": self.told.steps,
-                "tries": reduced.candidates,
-                "complete": reduced.complete,
+                "tries": tries,
+                "complete": complete,
                 "fault": self.task.fault,
-                "story": self.family.story_to_json(smallest),
+                "story": self.family.story_to_json(drawn.story),
             },
         )
-        if known:
-            self.family.go_on_behind(known)
+        return name
 
     def _cause(self, shown: StoryFinding, story: Any) -> str:
         """The first known cause without which nothing is found; empty if there is none. What is raised, or objected to
@@ -309,11 +352,11 @@ def task_from_json(raw: Any) -> StoryTask:
 
 def main(task: str) -> None:
     """See above."""
-
-    lines, sys.stdout = sys.stdout, sys.stderr  # an engine may print
+    tell, stacks = begin_telling()
+    end_what_hangs(stacks)
 
     def say(name: str, told: dict[str, object]) -> None:
-        print(json.dumps({name: told}), file=lines, flush=True)
+        tell(**{name: told})
 
     of_task = task_from_json(json.loads(task))
     try:

@@ -10,17 +10,20 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from ..opening.commands import last_lines
 from ..opening.engines import engine_spec, open_engine_here
-from ..opening.process import ChildLimits, Launch, Process
+from ..opening.process import LAST_OUTPUT, ChildLimits, Launch, Process
 from ..opening.program import object_of
+from ..opening.serve import begin_child
 from ..opening.targets import Home, python_for
 from ..opening.wire import document_of, line_of
 from ..simulation.story import SimulatedStory, story_from_json, story_to_json
 from ..simulation.traffic import EngineFacts
 from ..targets.base import TargetLostError, TargetUnavailableError
+from ..targets.unharmed import notice_exits
+from .deadlines import SPARE, START_SECONDS, STORY_SECONDS, end_what_hangs
 from .played import Played, facts_from_json, facts_to_json, found_at_start, played_from_json
-from .simulated import STORY_SECONDS, SimulatedFamily
-from .stories import MOST_STEPS
+from .simulated import MOST_STEPS, SimulatedFamily
 
 
 class StoryPlayer:
@@ -42,7 +45,7 @@ class StoryPlayer:
     def _launch(self) -> EngineFacts:
         spec = self._at.spec if self._at else engine_spec(self._target)
         launch = Launch(self._target, self._here.words(__name__, spec), self._here.environment)
-        self._process = Process(launch, ChildLimits(operation_s=2.0 * STORY_SECONDS))
+        self._process = Process(launch, ChildLimits(operation_s=START_SECONDS + STORY_SECONDS + 2 * SPARE))
         first = self._process.first(object_of)
         if "refused" in first:
             raise (ValueError if first["usage"] else TargetUnavailableError)(first["refused"])
@@ -57,7 +60,8 @@ class StoryPlayer:
         except TargetLostError as lost:
             self._process.end()
             self._launch()
-            return Played.of_lost(lost.kind, lost.detail.partition("\n")[0])
+            how, _, printed = lost.detail.partition(LAST_OUTPUT)
+            return Played.of_lost(lost.kind, how, last_lines(printed.encode()))
         return played_from_json(raw)
 
     def close(self) -> None:
@@ -69,6 +73,9 @@ class StoryPlayer:
 
 def main(target: str, read: str, write: str) -> None:
     """See above."""
+    begin_child(int(read), int(write))
+    notice_exits()
+    end_what_hangs(os.dup(2))
     stories, answers = os.fdopen(int(read), "rb"), os.fdopen(int(write), "wb", buffering=0)
 
     def say(told: dict[str, Any]) -> None:

@@ -2,8 +2,9 @@
 
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
-from typing import Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from ...model.ops import Done, Failed, Group, Item, Operation, Outcome, Shape, Value
 from .cause import Cause, Frame
@@ -13,14 +14,21 @@ T = TypeVar("T")
 
 OUTCOMES: Mapping[str, type[Outcome]] = {kind.__name__: kind for kind in get_args(Outcome)}
 Record: TypeAlias = Group | Shape | Item | Operation | Frame | Cause | Outcome
-_RECORDS: tuple[type[Record], ...] = (Group, Shape, Item, Frame, Cause, *EVERY_OPERATION.values(), *OUTCOMES.values())
-_HINTS: Mapping[object, Mapping[str, object]] = {
-    **{kind: get_type_hints(kind) for kind in _RECORDS},
-    Failed: {"error": str, "cause": Cause | None},
-}
-_REQUIRED: Mapping[object, list[str]] = {
-    kind: [field.name for field in fields(kind) if field.default is MISSING] for kind in _RECORDS
-}
+
+
+@cache
+def _hints(kind: Any) -> Mapping[str, object]:
+    """Of the fields of a record."""
+    return {"error": str, "cause": Cause | None} if kind is Failed else get_type_hints(kind)
+
+
+@cache
+def _required(kind: Any) -> list[str]:
+    """Those that have no default."""
+    return [field.name for field in fields(kind) if field.default is field.default_factory is MISSING]
+
+
+_VALUE = _hints(Done)["value"]
 
 
 def to_json(data: object) -> object:
@@ -64,6 +72,11 @@ def cause_from_json(raw: object, where: str = "cause") -> Cause:
     return _record(Cause, raw, where)
 
 
+def record_from_json(kind: type[T], raw: object, where: str) -> T:
+    """A dataclass of ours that was written field by field. ValueError says what is wrong and where."""
+    return _record(kind, raw, where)
+
+
 def _wrong(where: str, expected: str, raw: object) -> ValueError:
     return ValueError(f"{where}: expected {expected}, got {type(raw).__name__}")
 
@@ -81,11 +94,12 @@ def _tagged(tag: str, kinds: Mapping[str, type[T]], raw: object, where: str) -> 
 def _record(kind: type[T], raw: object, where: str) -> T:
     if not isinstance(raw, dict):
         raise _wrong(where, "an object", raw)
-    hints = _HINTS[kind]
+    record: Any = kind
+    hints, required = _hints(record), _required(record)
     for name in raw:
         if name not in hints:
             raise ValueError(f"{where}: unknown field {name!r}; {kind.__name__} has {', '.join(hints) or 'none'}")
-    for name in _REQUIRED[kind]:
+    for name in required:
         if name not in raw:
             raise ValueError(f"{where}: field {name!r} of {kind.__name__} is missing")
     return kind(**{name: _typed(hints[name], value, f"{where}.{name}") for name, value in raw.items()})
@@ -94,8 +108,12 @@ def _record(kind: type[T], raw: object, where: str) -> T:
 def _typed(hint: object, raw: object, where: str) -> object:
     """`raw` as the annotated type, or ValueError; a bool is no int."""
     origin, choices = get_origin(hint), get_args(hint)
-    if hint is _HINTS[Done]["value"]:
+    if hint is _VALUE:
         return _value(raw, where)
+    if origin is Mapping:  # always of values, by name
+        if not isinstance(raw, dict):
+            raise _wrong(where, "an object", raw)
+        return {name: _value(value, f"{where}.{name}") for name, value in raw.items()}
     if origin is types.UnionType:  # always "… or None"
         return None if raw is None else _typed(choices[0], raw, where)
     if origin is tuple:
@@ -104,7 +122,7 @@ def _typed(hint: object, raw: object, where: str) -> object:
         if {*map(type, raw)} <= {choices[0]}:  # such as the tokens of a prompt, of which there may be many thousand
             return tuple(raw)
         return tuple(_typed(choices[0], element, f"{where}[{i}]") for i, element in enumerate(raw))
-    if isinstance(hint, type) and hint in _HINTS:
+    if isinstance(hint, type) and is_dataclass(hint):
         return _record(hint, raw, where)
     if origin is Literal:
         if raw not in choices:

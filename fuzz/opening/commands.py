@@ -5,6 +5,7 @@ Each has a process group of its own, so that whatever ends it early, Ctrl-C incl
 
 import json
 import os
+import select
 import signal
 import subprocess
 import time
@@ -17,6 +18,15 @@ from typing import Any
 _POLL_S = 0.1
 _GRACE_S = 0.3
 """How long a command has to tidy up after itself before it is killed."""
+KEPT = 1 << 14
+"""Bytes of what a process has printed that are kept, the last ones; and so many lines of them are told."""
+LAST_LINES = 20
+TIMED_OUT = "Timeout ("
+CRASHED, STACK = ("Fatal Python error", TIMED_OUT), "(most recent call first):"
+"""With these words the interpreter begins to say why it ends the process, and ends the line before a stack."""
+OUTSIDE = "it did not come back to Python"
+"""How a process has ended that hangs where no signal is heard, as in a loop of C++."""
+_DRIVER = ("/fuzz/simulation/run.py", "/fuzz/engines/forked.py")
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,7 @@ def run(
     return Ran(None, output, errors or "")
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
+def _end(process: "subprocess.Popen[Any]") -> None:
     """End a command and what it has started, politely first: git then takes its lock files with it."""
     for name, patience in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError):
@@ -109,11 +119,13 @@ class Printing:
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._lines, self._errors = self._process.stdout, self._process.stderr
+        self._kept = b""
 
     def __enter__(self) -> "Printing":
         return self
@@ -121,16 +133,70 @@ class Printing:
     def __exit__(self, *error: object) -> None:
         if self._process.poll() is None:
             _end(self._process)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._lines.close()
+        self._errors.close()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """What it prints, until it ends."""
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith('{"'):
-                yield json.loads(line)
+        """What it prints, until it ends. A process that it has left behind is not waited for."""
+        readable, begun = select.poll(), b""
+        for file in (self._lines, self._errors):
+            os.set_blocking(file.fileno(), False)
+            readable.register(file, select.POLLIN)
+        while True:
+            has_ended = self._process.poll() is not None  # before the look: what it wrote is there then
+            ready = [descriptor for descriptor, _ in readable.poll(1000 * _POLL_S)]
+            if self._errors.fileno() in ready and not self._keep():
+                readable.unregister(self._errors)
+            if self._lines.fileno() not in ready:
+                if has_ended and not ready:
+                    return
+                continue
+            data = os.read(self._lines.fileno(), 1 << 18)
+            *lines, begun = (begun + data).split(b"\n") if b"\n" in data else (begun + data,)
+            for line in lines if data else (begun,):
+                if line.startswith(b'{"'):
+                    yield json.loads(line)
+            if not data:
+                return
 
     def status(self) -> int:
         """Its exit status, once it has ended."""
-        return self._process.wait()
+        while self._process.poll() is None:
+            if select.select([self._errors], [], [], _POLL_S)[0]:  # else it may wait for us
+                self._keep()
+        return self._process.returncode
+
+    def how_ended(self) -> str:
+        """The same in words."""
+        return ended_by(self.status(), self.last_output())
+
+    def last_output(self) -> list[str]:
+        """The last lines that it printed beside: of a Python process with its stack, if a signal has ended it."""
+        while select.select([self._errors], [], [], 0)[0] and self._keep():
+            pass
+        return last_lines(self._kept)
+
+    def _keep(self) -> bool:
+        """Read what it has printed to its standard error, and keep the end. False at its end."""
+        data = os.read(self._errors.fileno(), 1 << 16)
+        self._kept = (self._kept + data)[-KEPT:]
+        return bool(data)
+
+
+def last_lines(printed: bytes) -> list[str]:
+    """The last lines of what a process has printed that say something. Of a stack that the interpreter has printed, as
+    at a segmentation fault, those down to where the driver of a story has called the engine."""
+    lines = [line.rstrip() for line in printed.decode("utf-8", "replace").splitlines() if line.strip()]
+    crash = max((n for n, line in enumerate(lines) if line.startswith(CRASHED)), default=-1)
+    if crash < 0:
+        return lines[-LAST_LINES:]
+    stack = max((n for n, line in enumerate(lines) if n > crash and line.endswith(STACK)), default=crash)
+    end = next((n for n in range(stack, len(lines)) if any(name in lines[n] for name in _DRIVER)), len(lines))
+    return [*lines[max(0, crash - LAST_LINES) : crash + 1], *lines[stack + 1 : end][:LAST_LINES]]
+
+
+def ended_by(status: int, printed: Sequence[str]) -> str:
+    """How a process with this exit status has ended that has printed these lines last."""
+    if status == 1 and any(line.startswith(TIMED_OUT) for line in printed):
+        return OUTSIDE
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

@@ -21,6 +21,8 @@ from .names import OwnCode
 
 ENGINE = ("start", "add", "schedule", "update", "idle")
 """The methods by which an engine to be simulated is known."""
+TARGET = ("start", "step")
+"""Those of a target."""
 _FOLDERS: set[str] = set()
 """Folders of the files that were loaded so far."""
 
@@ -46,7 +48,9 @@ def made_by(named: OwnCode, protocol: str, *methods: str) -> object:
     if missing := [name for name in methods if not hasattr(made, name)]:
         see = f"see blockproof.fuzz.{protocol}"
         if all(hasattr(made, name) for name in ENGINE):
-            see = "it is an engine: run `blockproof simulate`, or add --engine"
+            see = f"it is an engine: blockproof simulate --target {spec}; `targets check` and `diff` take --engine"
+        elif all(hasattr(made, name) for name in TARGET):
+            see = f"it is a target: blockproof fuzz --target {spec}"
         raise TargetUnavailableError(
             f"{spec}: the factory returned a {type(made).__name__} without {missing[0]!r}; {see}"
         )

@@ -23,6 +23,8 @@ T = TypeVar("T")
 MEBIBYTE = 1 << 20
 _OUTPUT_KEPT = 4096
 """Bytes of the child's last output that go into a finding."""
+LAST_OUTPUT = "; its last output:\n"
+"""Stands in the detail of a loss before what the child has printed last."""
 _POLL_S = 0.25
 """Seconds to wait for an answer before checking whether the child is alive."""
 _STACK_S = 5.0
@@ -141,7 +143,7 @@ class Process:
     def lost(self, kind: str, detail: str, cause: Cause | None = None) -> TargetLostError:
         """The error for a child that is lost in this way, with its last output."""
         text = self._last_output.decode("utf-8", "replace").strip()
-        return TargetLostError(kind, f"{detail}; its last output:\n{text}" if text else detail, cause)
+        return TargetLostError(kind, f"{detail}{LAST_OUTPUT}{text}" if text else detail, cause)
 
     def check_memory(self, resident: int) -> None:
         """TargetLostError if the child's resident memory (bytes) has grown beyond its limit."""

@@ -22,7 +22,7 @@ from ..simulation.protocol import (
     StepResults,
 )
 from ..simulation.tiers import LowerTier, TierEvent
-from ..targets.base import TargetUnavailableError
+from ..targets.base import TargetLostError
 from .names import Program
 from .process import ChildLimits, Launch, Process
 from .program import PROTOCOL, object_of
@@ -40,19 +40,28 @@ class ProgramEngine:
     TargetLostError or `EngineProgramError`."""
 
     def __init__(self, named: Program, limits: ChildLimits | None = None) -> None:
-        self._process = Process(Launch(named.spec, [*named.command], python=False), limits or ChildLimits())
+        self._named, self._limits = named, limits or ChildLimits()
+        self._launch()
+
+    def _launch(self) -> None:
+        """Start the program, and hear what it says of itself."""
+        self._process: Process | None = None
+        process = Process(Launch(self._named.spec, [*self._named.command], python=False), self._limits)
         try:
-            hello = self._process.first(hello_of_engine)
-        except TargetUnavailableError:
-            self._process.end()
+            hello = process.first(hello_of_engine)
+        except BaseException:
+            process.end()
             raise
+        self._process = process
         self.__dict__.update({name: _plain(hello[name]) for name in DECLARED if name in hello})
         self._number = 0
         for name in hello.get("methods", ()):
             setattr(self, name, lambda *given, _name=name: self._optional(_name, *given))
 
     def start(self, shape: EngineShape) -> None:
-        """See `Engine`."""
+        """See `Engine`. A program that was lost is started again."""
+        if self._process is None:
+            self._launch()
         self._number = 0
         answer = self._ask("start", complete_fields(shape))
         if answer.get("refused"):
@@ -85,7 +94,9 @@ class ProgramEngine:
 
     def close(self) -> None:
         """End the program and what it has started."""
-        self._process.end()
+        if self._process is not None:
+            self._process.end()
+            self._process = None
 
     def _optional(self, name: str, *given: object) -> Any:
         answer = self._ask(name, [complete_fields(one) for one in given])
@@ -93,7 +104,13 @@ class ProgramEngine:
 
     def _ask(self, what: str, about: object) -> Mapping[str, Any]:
         question = {what: about}
-        answer = self._process.exchange(line_of(question), question, self._process.limits.operation_s, object_of)
+        if self._process is None:
+            raise TargetLostError("crash", "the program is not running; call start first")
+        try:
+            answer = self._process.exchange(line_of(question), question, self._limits.operation_s, object_of)
+        except BaseException:  # it is lost, or a line may have been read or written in part
+            self.close()
+            raise
         if "error" in answer:
             raise EngineProgramError(f"{answer['error']}: {answer.get('message', '')}")
         return answer

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..engines.played import Played, in_common
+from ..engines.stories import FUTILE
 from ..engines.story_fuzzing import write_story
 from ..findings.oracle_names import BLOCKPROOF
 from ..findings.story_finding import StoryFinding
@@ -99,7 +100,7 @@ class _PairReducer(Reducer[SimulatedStory, StoryDifference]):
 
     def search(self) -> None:
         """Until no proposal shows it."""
-        self.exhaust(smaller)
+        self.exhaust(lambda story: smaller(story, self._pair.facts.block_sizes))
 
     def shows(self, candidate: SimulatedStory) -> tuple[SimulatedStory, StoryDifference] | None:
         """The candidate, if the sides differ in it in the same way."""
@@ -133,6 +134,8 @@ class ComparedEngines:
     facts: EngineFacts
     begin: float = field(default_factory=time.monotonic)
     stories: int = 0
+    stepped: int = 0
+    """So many stories there were when both made a step last."""
     changes: dict[tuple[object, ...], EngineChange] = field(default_factory=dict)
     made: dict[str, int] = field(default_factory=lambda: {"old": 0, "new": 0})
     """Steps of each side."""
@@ -172,10 +175,13 @@ class ComparedEngines:
                 self.not_built[f"{which} side: {one.not_built}"] += 1
         if any(one.not_built for one in played.values()):
             return None
+        before = self.steps
         for which, one in played.items() if counts else ():
             self.made[which] += one.reached.get("steps", 0)
             if not any(other.found for other in played.values()):
                 self.work[which].update({name: one.reached.get(name, 0) for name in WORK})
+        if self.steps > before:
+            self.stepped = self.stories
         return difference_of(played["old"], played["new"])
 
     def keep(self, story: SimulatedStory, shown: StoryDifference) -> None:
@@ -195,7 +201,7 @@ class ComparedEngines:
         return bool(
             (plan.steps is not None and self.steps >= plan.steps)
             or (plan.seconds is not None and self.seconds >= plan.seconds * share)
-            or (self.stories >= 50 and not self.steps)
+            or self.stories - self.stepped >= (FUTILE if self.steps else 50)
         )
 
     # What came of it.
@@ -249,7 +255,7 @@ class ComparedEngines:
         """Write the smallest story of each difference."""
         for one in self.told:
             finding, spec = one.shown.finding, (self.old if one.shown.where is Where.OLD else self.new).spec
-            told = {"judge": finding.judge, "rule": finding.rule, "what": finding.what, "step": finding.step}
+            told = {name: getattr(finding, name) for name in ("judge", "rule", "what", "step", "more")}
             name = {"name": f"{one.shown.where}: {finding.judge}", "known": ""}
             more = {"seed": self.plan.seed, "number": one.number, "story": story_to_json(one.story)}
             one.file = str(write_story({**name, **told, **more}, spec, folder))

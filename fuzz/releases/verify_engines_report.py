@@ -60,7 +60,7 @@ def _facts(done: ComparedEngines) -> Iterator[str]:
 
 def _shown(one: EngineChange) -> list[str]:
     finding = one.shown.finding
-    lines = [f"{one.shown.where}: {finding.judge}: {finding.what}"]
+    lines = [f"{one.shown.where}: {finding.judge}: {finding.what}", *(f"    {line}" for line in finding.more)]
     lines += [one.shown.why] if one.shown.why else []
     return [*lines, f"story: {one.file}"] if one.file else lines
 

@@ -20,10 +20,16 @@ class StoryFound(msgspec.Struct):
     rule: str = ""
     what: str = ""
     step: int = 0
+    more: list[str] = []
+    """Lines that help to find the place, as a stack, or the last output of a process that was lost."""
+    behind: int | None = None
+    """The finding needs the engines of the run from this number on; None: the story alone shows it."""
     known: str = ""
     """The finding that is written up of it; empty for a new one."""
     file: str = ""
     """Where it was written."""
+    page: str = ""
+    """The page of it."""
     seed: int = 0
     number: int = 0
     """Of the story that showed it."""

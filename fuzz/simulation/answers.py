@@ -1,8 +1,12 @@
 """What is wrong with the form of an engine's answer, in the words of its author. An engine may return anything."""
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
 
+from ..findings.interruption import interrupts
+from ..findings.story_finding import StoryFinding, place_of, stack_of
+from .judges import FATE
 from .protocol import (
     Delivered,
     Ended,
@@ -25,6 +29,24 @@ class EngineRaisedError(Exception):
     def __init__(self, method: str) -> None:
         super().__init__(method)
         self.method = method
+
+    def finding(self, step: int, others: int) -> StoryFinding:
+        """What is said of it; so many `others` are lost with it."""
+        error = self.__cause__
+        assert error is not None
+        rule = f"{type(error).__name__} in {place_of(error.__traceback__)}"
+        line = f"{self.method} raises {type(error).__name__}: {str(error)[:300]}; {others} requests are lost with it"
+        more = () if isinstance(error, Exception) else stack_of(error.__traceback__)  # no engine means to raise that
+        return StoryFinding(FATE, rule, line, step, more=more)
+
+
+class StoryOverError(BaseException):
+    """A story is ended from outside. No Exception: an engine may catch all of those and go on."""
+
+
+def is_from_outside(error: BaseException) -> bool:
+    """True for what no engine has raised: somebody ends the story, or the program."""
+    return isinstance(error, StoryOverError) or (isinstance(error, KeyboardInterrupt) and interrupts(signal.SIGINT))
 
 
 class AnswerFormError(Exception):

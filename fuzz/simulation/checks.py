@@ -59,6 +59,12 @@ def checks_for(facts: EngineFacts) -> Iterator[EngineCheck]:
     yield check("a prompt in pieces, 4 tokens a step", one, within=_tokens(shape, 4))
     yield check("two requests of the same prompt, one behind the other", one, _add("b", 20))
     yield check("three requests at once", one, _add("b"), _add("c", prompt=PROMPT[3:]))
+    yield check(
+        "two requests that share blocks, of which one ends first; then others need room",
+        one,
+        _with(_add("b", 1), max_tokens=12),
+        *(_add(name, 8, prompt=PROMPT[at:] * 2) for at, name in ((1, "c"), (2, "d"))),
+    )
     if "stops" not in facts.lacks:
         yield check("stop tokens", _with(one, stop=(1, 2, 3)), _with(_add("b"), stop=(4, 5)))
     gone = Happening(2, "cancel", flying=True, id="a")

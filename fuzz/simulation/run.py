@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from ..findings.story_finding import StoryFinding, place_of, rule_of
-from .answers import AnswerFormError, EngineRaisedError, problem_with
+from ..findings.story_finding import StoryFinding, rule_of
+from .answers import AnswerFormError, EngineRaisedError, is_from_outside, problem_with
 from .contents import branch_of
 from .device import SimulatedDevice
 from .device_records import RanStep
@@ -25,7 +25,6 @@ TIMELY = ("reweigh", "fork", "truncate")
 """What a client gets depends on when these happen to it."""
 MOST_REFUSED = 3
 """Requests that an engine refuses or gives up are tried alone, at most so many of a story."""
-
 ALONE_ROUNDS = 2000
 TIDY = 5
 """Rounds that an engine has to tidy up after the last request; a pair has its timeout more."""
@@ -117,13 +116,11 @@ class SimulatedRun:
             self.findings.append(finding)
 
     def _raised(self, raised: EngineRaisedError) -> None:
-        error = raised.__cause__
-        assert error is not None
-        what = f"{type(error).__name__}: {str(error)[:300]}"
-        rule = f"{type(error).__name__} in {place_of(error.__traceback__)}"
-        others = len(self.judge.live)
-        line = f"{raised.method} raises {what}; {others} requests are lost with it"
-        self.findings.append(StoryFinding(FATE, rule, line, self.steps))
+        self.findings.append(raised.finding(self.step_of(raised.method), len(self.judge.live)))
+
+    def step_of(self, method: str) -> int:
+        """Number of the step to which a call belongs that does not come back as it should."""
+        return self.steps + (method == "schedule")
 
     def happen(self, one: Happening) -> None:
         """It happens now; for who plays by hand, with `step`. Findings are kept."""
@@ -142,7 +139,9 @@ class SimulatedRun:
     def _call(self, method: str, *given: object) -> Any:
         try:
             answer = getattr(self.engine, method)(*given)
-        except Exception as error:
+        except BaseException as error:
+            if is_from_outside(error):
+                raise
             raise EngineRaisedError(method) from error
         if problem := problem_with(method, answer, self.story.shape):
             raise AnswerFormError(problem)
@@ -407,6 +406,11 @@ class SimulatedRun:
     # Reports.
 
     @property
+    def happened(self) -> int:
+        """How many of the story's happenings there were."""
+        return len(self.story.happenings) - len(self._events)
+
+    @property
     def fates(self) -> Fates:
         """Of all requests that were served to their end, whatever else has happened. Empty for a story in which they
         depend on when something happens (`TIMELY`)."""
@@ -417,15 +421,9 @@ class SimulatedRun:
         """What the run reached."""
         counts = Counter(self._counts)
         counts.update(self.judge.reached)
-        counts.update(
-            {
-                "steps": self.steps,
-                "tokens": self.tokens,
-                "requests": len(self.judge.clients) + len(self.judge.past),
-                **self.device.reached,
-                "reports of transfers that were odd": self._reports.odd,
-            }
-        )
+        requests = len(self.judge.clients) + len(self.judge.past)
+        counts.update({"steps": self.steps, "tokens": self.tokens, "requests": requests, **self.device.reached})
+        counts.update({"reports of transfers that were odd": self._reports.odd})
         counts.update(self.story.asked_for())
         if self.tiers is not None:
             counts.update(self.tiers.reached)

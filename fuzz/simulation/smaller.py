@@ -3,11 +3,14 @@
 No more than data: whether a proposal still shows the finding is for others to say (`traces.reducer`).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from ...model.arith import cdiv
+from ...model.ops import Group
 from ..findings.story_finding import with_pieces_left_out
+from ..kinds import KINDS
 from .protocol import ClientRequest
 from .story import Happening, SimulatedStory
 from .traffic import room_for, shape_with
@@ -15,10 +18,49 @@ from .traffic import room_for, shape_with
 Proposals: TypeAlias = Callable[[SimulatedStory], Iterator[SimulatedStory]]
 
 
-def smaller(story: SimulatedStory) -> Iterator[SimulatedStory]:
-    """All proposals, the boldest first."""
+def smaller(story: SimulatedStory, block_sizes: Sequence[int] = ()) -> Iterator[SimulatedStory]:
+    """All proposals, the boldest first; `block_sizes`: what an engine says that the blocks of its first group may
+    have."""
     for simpler in PASSES:
         yield from simpler(story)
+        if simpler is _fewer_happenings:  # with what is left of them other sizes do
+            yield from _finer(story, block_sizes)
+
+
+def _finer(story: SimulatedStory, block_sizes: Sequence[int]) -> Iterator[SimulatedStory]:
+    """The same with smaller blocks: of all lengths in tokens a part is left, of a prompt one token of so many. So what
+    shares blocks, or fills them, still does. Answers may stay as long, and all may happen sooner."""
+    core = story.shape.core
+    for size in sorted(block_sizes):
+        parts, rest = divmod(core.groups[0].block_size, size)
+        if parts < 2 or rest or any(group.block_size % parts for group in core.groups):
+            continue
+        groups = [_finer_group(group, parts) for group in core.groups]
+        tokens = max(cdiv(core.max_num_batched_tokens, parts), story.shape.drafts + 2)
+        for sooner, shorter in ((1, parts), (parts, parts), (1, 1), (parts, 1)):
+            happenings = tuple(
+                replace(
+                    one,
+                    at=one.at // sooner,
+                    request=None if one.request is None else _finer_request(one.request, parts, shorter),
+                )
+                for one in story.happenings
+            )
+            jobs = [one.request for one in happenings if one.request is not None]
+            length = max(cdiv(core.max_model_len, parts), *(len(job.prompt) + job.max_tokens for job in jobs))
+            made = shape_with(groups, core.num_blocks, length, tokens, caching=core.caching)
+            yield replace(story, shape=replace(story.shape, core=made), happenings=happenings)
+
+
+def _finer_group(group: Group, parts: int) -> Group:
+    said = {name: getattr(group, name) for name in KINDS[group.kind].needs}
+    lengths: dict[str, Any] = {name: cdiv(length, parts) for name, length in said.items() if length}
+    return replace(group, block_size=group.block_size // parts, **lengths)
+
+
+def _finer_request(request: ClientRequest, parts: int, shorter: int) -> ClientRequest:
+    prompt, external = request.prompt[::parts], cdiv(request.external, parts)
+    return replace(request, prompt=prompt, max_tokens=cdiv(request.max_tokens, shorter), items=(), external=external)
 
 
 def _with(story: SimulatedStory, happenings: tuple[Happening, ...]) -> SimulatedStory:
@@ -87,9 +129,58 @@ def _sizes(story: SimulatedStory) -> Iterator[dict[str, Any]]:
         saved = room_for(core.groups, length) - room_for(core.groups, longest)
         yield {"max_model_len": longest, "num_blocks": max(1, blocks - saved)}
         yield {"max_model_len": longest}
+    tokens, prompts = core.max_num_batched_tokens, sum(len(job.prompt) for job in story.jobs)
+    for fewer in sorted({longest, max(longest, prompts)}):  # with fewer, a prompt would take several steps
+        if story.shape.drafts + 2 <= fewer < tokens and fewer >= story.shape.max_requests:
+            yield {"max_num_batched_tokens": fewer}
     for fewer in (room_for(core.groups, length), (blocks + 1) // 2, blocks - 1):
         if 0 < fewer < blocks:
             yield {"num_blocks": fewer}
+
+
+def _shorter_together(story: SimulatedStory) -> Iterator[SimulatedStory]:
+    """All requests at once: what shares the beginning of a prompt still does."""
+    longest = max(len(job.prompt) for job in story.jobs)
+    size = story.shape.groups[0].block_size
+    for many in sorted({longest // 2, 4 * size, size, 1} - {0}, reverse=True):
+        yield from _all_requests(story, lambda job, many=many: _without_first(job, many))  # type: ignore[misc]
+    yield from _all_requests(story, lambda job: replace(job, max_tokens=1))
+    yield from _all_requests(story, lambda job: replace(job, max_tokens=max(1, job.max_tokens // 2)))
+    for sooner in _sooner(story):  # who is to meet another one that runs
+        yield from _all_requests(sooner, lambda job: replace(job, max_tokens=cdiv(job.max_tokens, 2)))
+    yield from _all_requests(story, lambda job: replace(job, prompt=(1,) * len(job.prompt)))
+
+
+def _all_requests(story: SimulatedStory, change: Callable[[ClientRequest], ClientRequest]) -> Iterator[SimulatedStory]:
+    happenings = tuple(
+        one if one.request is None else replace(one, request=change(one.request)) for one in story.happenings
+    )
+    if happenings != story.happenings:
+        yield replace(story, happenings=happenings)
+
+
+def _without_first(job: ClientRequest, many: int) -> ClientRequest:
+    """Without so many of its first tokens, if there are more."""
+    if len(job.prompt) <= many:
+        return job
+    items = tuple(replace(item, offset=item.offset - many) for item in job.items if item.offset >= many)
+    return replace(job, prompt=job.prompt[many:], items=items, external=max(0, job.external - many))
+
+
+def _plain_tokens(one: Happening) -> Iterator[Happening]:
+    """Its tokens are all the same; or those of a piece, a fourth at least, of few each."""
+    request = one.request
+    if request is None:
+        return
+    prompt = request.prompt
+    width = len(prompt)
+    while width > len(prompt) // 8:
+        for first in range(0, len(prompt), width):
+            piece = prompt[first : first + width]
+            if piece.count(1) < len(piece):
+                plain = (*prompt[:first], *(1,) * len(piece), *prompt[first + width :])
+                yield replace(one, request=replace(request, prompt=plain))
+        width //= 2
 
 
 def _each(change: Callable[[Happening], Iterator[Happening]]) -> Proposals:
@@ -156,6 +247,8 @@ def _short(one: Happening) -> Iterator[Happening]:
     for length in (1, len(request.prompt) // 2, len(request.prompt) - 4, len(request.prompt) - 1):
         if 0 < length < len(request.prompt):
             yield replace(one, request=_cut(request, length))
+    if len(request.prompt) > 1:
+        yield replace(one, request=_without_first(request, 1))
 
 
 def _cut(request: ClientRequest, length: int) -> ClientRequest:
@@ -174,9 +267,11 @@ def _sooner(story: SimulatedStory) -> Iterator[SimulatedStory]:
 
 
 def _sooner_each(story: SimulatedStory) -> Iterator[SimulatedStory]:
-    """One step earlier, with all that come behind it."""
+    """With the one before it; or one step earlier, with all that come behind it."""
     for number, one in enumerate(story.happenings):
         if one.at > (story.happenings[number - 1].at if number else 0):
+            alone = replace(one, at=story.happenings[number - 1].at if number else 0)
+            yield replace(story, happenings=(*story.happenings[:number], alone, *story.happenings[number + 1 :]))
             later = tuple(replace(other, at=other.at - 1) for other in story.happenings[number:])
             yield replace(story, happenings=(*story.happenings[:number], *later))
 
@@ -185,9 +280,11 @@ PASSES: tuple[Proposals, ...] = (
     _plain_requests,
     _plain_engine,
     _fewer_happenings,
+    _shorter_together,
     _smaller_engine,
     _each(_plain),
     _each(_short),
+    _each(_plain_tokens),
     _sooner,
     _sooner_each,
 )

@@ -2,12 +2,10 @@
 and made smaller.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
-from ...model.ops import Item
-from ..findings.ops_json import shape_from_json, to_json
+from ..findings.ops_json import record_from_json, to_json
 from .network import HALVES, PLACES, mishaps_of
 from .protocol import ClientRequest, EngineShape
 
@@ -105,34 +103,19 @@ def story_to_json(story: SimulatedStory) -> dict[str, object]:
 
 
 def story_from_json(raw: Any) -> SimulatedStory:
-    """What `story_to_json` wrote. ValueError if it is something else."""
-    try:
-        shape = EngineShape(core=shape_from_json(raw["shape"]["core"]), **_rest(raw["shape"], "core"))
-        happenings = tuple(_happening(one) for one in raw["happenings"])
-        mishaps_of(raw.get("network", ()))
-        return SimulatedStory(shape, happenings, **_rest(raw, "shape", "happenings"))
-    except (LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"no story of an engine: {type(error).__name__}: {error}") from None
+    """What `story_to_json` wrote. ValueError says what is wrong with anything else, and where."""
+    story = record_from_json(SimulatedStory, raw, "story")
+    mishaps_of(story.network)
+    for number, one in enumerate(story.happenings):
+        halves = {"crash": HALVES, "part": PLACES}.get(one.what)
+        if halves is not None and one.half not in halves:
+            raise ValueError(f"story.happenings[{number}].half: expected one of {', '.join(halves)}, got {one.half!r}")
+        if one.what == "add" and one.request is None:
+            raise ValueError(f"story.happenings[{number}]: field 'request' is missing")
+    return story
 
 
 def _told(record: Any) -> dict[str, object]:
     default = {field.name: field.default for field in fields(record)}
     values = {name: getattr(record, name) for name in default}
     return {name: to_json(value) for name, value in values.items() if value != default[name] and value != {}}
-
-
-def _happening(raw: Mapping[str, Any]) -> Happening:
-    request = None
-    if "request" in raw:
-        items = tuple(Item(**item) for item in raw["request"].get("items", ()))
-        request = replace(ClientRequest(**_rest(raw["request"], "items")), items=items)
-    one = Happening(request=request, **_rest(raw, "request"))
-    if one.what in ("crash", "part") and one.half not in (HALVES if one.what == "crash" else PLACES):
-        raise ValueError(f"no story of an engine: {one.what} of {one.half!r}")
-    return one
-
-
-def _rest(raw: Mapping[str, Any], *without: str) -> dict[str, Any]:
-    return {
-        name: tuple(value) if isinstance(value, list) else value for name, value in raw.items() if name not in without
-    }

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, NoReturn
 
 from ..findings.interruption import ENDING
@@ -30,7 +31,7 @@ def allow_recursion() -> None:
 def notice_exits() -> None:
     """From now on `os._exit` raises SystemExit where a target calls it that we have called, in this process: a run that
     ends without a word would be taken for one that has found nothing."""
-    os._exit = _exit
+    os._exit = partial(_exit, os.getpid())
 
 
 def really_exit(status: int) -> NoReturn:
@@ -38,8 +39,8 @@ def really_exit(status: int) -> NoReturn:
     _really_exit(status)
 
 
-def _exit(status: int) -> NoReturn:
-    if threading.current_thread() is threading.main_thread() and os.getpid() == _PROCESS and _is_called_by_us():
+def _exit(process: int, status: int) -> NoReturn:
+    if threading.current_thread() is threading.main_thread() and os.getpid() == process and _is_called_by_us():
         raise SystemExit(f"os._exit({status})")
     _really_exit(status)
 
@@ -51,9 +52,6 @@ def _is_called_by_us() -> bool:
             return True
         frame = frame.f_back  # type: ignore[assignment]
     return False
-
-
-_PROCESS = os.getpid()
 
 
 class ProcessState:

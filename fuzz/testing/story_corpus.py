@@ -73,6 +73,8 @@ def read_story_case(path: Path, engine: str | None = None) -> StoryCase:
     """The case in a file, for this engine, else for the one that it names. TraceError if the file cannot be used; also
     if somebody's code is to be its engine, since a file alone must not run code."""
     stored = read_story(path)
+    if not (engine or stored.target):
+        raise TraceError(str(path), "", "does not say with which engine it was made; name one")
     if engine is None and runs_code(stored.target):
         problem = f"{stored.target!r} is somebody's code; if you trust it, name it as the engine"
         raise TraceError(str(path), "target", problem)

@@ -5,7 +5,7 @@ A trace is data only. Its parts are read one by one, each with limits of its own
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 
 from ...model.attention import RULES
-from ...model.ops import Kind, Operation, Shape, Submit
+from ...model.ops import Item, Kind, Operation, Shape, Submit
 from ..findings.cause import Cause
 from ..findings.finding import LOST, Finding, Trace
 from ..findings.ops_json import cause_from_json, operation_from_json, shape_from_json, to_json
@@ -253,9 +253,9 @@ def _operation(raw: object, source: str, place: str) -> Operation:
         operation = operation_from_json(raw, place)
     except ValueError as error:
         raise TraceError(source, "", f"{error}; correct or remove it") from None
-    _check_numbers(operation, source, place)
-    if isinstance(operation, Submit) and len(operation.items) > MAX_ITEMS:
-        raise TraceError(source, place, f"{len(operation.items)} items, more than {MAX_ITEMS}; use fewer")
+    check_numbers(operation, source, place)
+    if isinstance(operation, Submit):
+        check_items(operation.items, source, place)
     return operation
 
 
@@ -271,10 +271,21 @@ def _shape(raw: object, source: str) -> Shape:
         shape = shape_from_json(raw)
     except ValueError as error:
         raise TraceError(source, "", f"{error}; correct it") from None
-    _check_numbers(shape, source, "shape")
-    for place, problem in shape_problems(shape):
-        raise TraceError(source, place, f"{problem}; correct it")
+    check_shape(shape, source)
     return shape
+
+
+def check_shape(shape: Shape, source: str, place: str = "shape") -> None:
+    """TraceError for what no file of a finding may have as the shape of a core; `place` is where it has it."""
+    check_numbers(shape, source, place)
+    for where, problem in shape_problems(shape):
+        raise TraceError(source, f"{place}{where.removeprefix('shape')}", f"{problem}; correct it")
+
+
+def check_items(items: Sequence[Item], source: str, place: str) -> None:
+    """TraceError if a prompt has too many."""
+    if len(items) > MAX_ITEMS:
+        raise TraceError(source, place, f"{len(items)} items, more than {MAX_ITEMS}; use fewer")
 
 
 def shape_problems(shape: Shape) -> Iterator[tuple[str, str]]:
@@ -308,12 +319,13 @@ def _limits(shape: Shape) -> Iterator[tuple[str, int, int, int]]:
             yield f"shape.groups[{i}].{name}", getattr(group, name), max(least, positive), most
 
 
-def _check_numbers(value: object, source: str, place: str) -> None:
+def check_numbers(value: object, source: str, place: str) -> None:
+    """TraceError if one of the numbers in it is too large, either way."""
     if isinstance(value, int) and abs(value) > MAX_NUMBER:
         raise TraceError(source, place, f"is {value}, beyond {MAX_NUMBER} either way; use a smaller number")
     if isinstance(value, tuple):
         for i, element in enumerate(value):
-            _check_numbers(element, source, f"{place}[{i}]")
+            check_numbers(element, source, f"{place}[{i}]")
     elif is_dataclass(value):
         for field in fields(value):
-            _check_numbers(getattr(value, field.name), source, f"{place}.{field.name}")
+            check_numbers(getattr(value, field.name), source, f"{place}.{field.name}")

@@ -14,24 +14,29 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.engines.story_fuzzing import read_stored, read_story, story_text
 from blockproof.fuzz.opening.names import Program
 from blockproof.fuzz.opening.process import ChildLimits
 from blockproof.fuzz.opening.program import ProgramTarget
 from blockproof.fuzz.planning.fields import ModelError, read_json
 from blockproof.fuzz.reports.floors import FloorsError, read_floors
+from blockproof.fuzz.simulation.story import story_to_json
+from blockproof.fuzz.simulation.traffic import EngineFacts, draw_simulation
 from blockproof.fuzz.targets.base import TargetLostError
 from blockproof.fuzz.traces.files import TraceError
 from blockproof.fuzz.traces.known_file import read_known
 from blockproof.fuzz.traces.trace_file import MAX_BLOCK_OPERATIONS, TraceFile, dump_trace, load_trace, read_trace
+from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.model.ops import Group, Shape, Submit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ..malformed import ESCAPE, RIGHT_TO_LEFT, TOO_LONG, answer
+from ..malformed import ESCAPE, RIGHT_TO_LEFT, TOO_LONG, answer, spoiled
 from ..malformed_cases import KINDS, drawn_trace
 
 READERS: dict[str, Any] = {
     "trace": (read_trace, TraceError),
+    "story": (read_story, TraceError),
     "known findings": (read_known, TraceError),
     "config.json": (read_json, ModelError),
     "floors": (read_floors, FloorsError),
@@ -74,6 +79,22 @@ def test_the_check_itself_notices_what_it_is_there_for(monkeypatch):
 def test_most_of_what_is_malformed_is_noticed(cases):
     outcomes = [answer(cases["traces"].words(Random(seed))).code for seed in range(40)]
     assert outcomes.count(2) > 20
+
+
+FACTS = EngineFacts(frozenset({"drafts", "salts", "adapters", "items"}), frozenset({"look"}))
+
+
+@settings(max_examples=300)
+@given(random=st.randoms(use_true_random=False))
+def test_a_malformed_story_is_refused_in_one_line(random):
+    story = story_to_json(draw_simulation(SeededDraw(f"4/{random.randrange(9)}"), FACTS))
+    found = {"known": "", "judge": "fate", "rule": "x", "what": "y", "step": 1, "fault": "", "story": story}
+    try:
+        read_stored(spoiled(story_text(found, "mine"), random), "s.json")
+    except TraceError as error:
+        problem = str(error)
+        assert problem.isprintable()
+        assert problem.startswith("s.json: ")
 
 
 # Files that are none.

@@ -1,5 +1,6 @@
 """The scheduler of a release over both cores: what is compared, and what explains a difference."""
 
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -133,3 +134,15 @@ def test_steps_are_timed_over_both_cores() -> None:
     times = time_schedulers(RELEASE, rounds=1, steps=3)
     assert [time["workload"] for time in times] == ["full", "full+sliding"]
     assert all(isinstance(time[side], int) and time[side] for time in times for side in ("theirs_per_s", "ours_per_s"))
+
+
+def test_fewer_mixes_than_were_asked_for_are_no_agreement(monkeypatch):
+    """Both processes have ended with status 0 after the same number."""
+
+    @contextmanager
+    def children(release):
+        yield lambda *given: iter(())
+
+    monkeypatch.setattr(schedule, "_children", children)
+    with pytest.raises(TargetUnavailableError, match="of 3 mixes 0 came back"):
+        compare_mixes(RELEASE, 1, range(3))

@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.engine_check import check_engine
+from blockproof.fuzz.engines.played import StartEndsError, found_at_start
+from blockproof.fuzz.engines.simulated import SimulatedFamily
+from blockproof.fuzz.engines.stories import StoryTask
+from blockproof.fuzz.engines.story_fuzzing import simulate
+from blockproof.fuzz.opening.engines import open_engine_here
 from blockproof.fuzz.opening.new_target import write_target
 from blockproof.fuzz.simulation.answers import problem_with
 from blockproof.fuzz.simulation.checks import HINTS
@@ -30,6 +35,8 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "my-scheduler-engine" / "simu
 
 STEP = "        pieces = self.scheduler.step(self.max_tokens)\n"
 """The line of the template that asks its scheduler."""
+START = "        self.max_tokens = shape.max_tokens\n"
+"""One of its start."""
 
 
 @pytest.fixture
@@ -49,7 +56,7 @@ def test_the_template_is_right_and_its_test_passes(template):
     assert template.name == "my_engine_engine.py"
     report = check_engine(f"{template}:make_engine")
     assert (report.code, report.unseen) == (0, [])
-    assert len(report.checks) == 11
+    assert len(report.checks) == 12
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(template.parent)],
         capture_output=True,
@@ -90,15 +97,59 @@ def test_each_mistake_is_explained(template, old, new, judge, said):
     assert any("in the engine, or in what shows it" in line for line in report.lines())
 
 
+def test_a_missing_reference_is_found(tmp_path):
+    """Who comes second gets the blocks of the first, and nobody counts it."""
+    for path in EXAMPLE.parent.glob("*.py"):
+        (tmp_path / path.name).write_text(path.read_text())
+    engine = tmp_path / "scheduler_engine.py"
+    right = "        self.references[block] += 1\n"
+    assert right in engine.read_text()
+    engine.write_text(engine.read_text().replace(right, "        self.references[block] = 1\n"))
+    wrong = [one for one in check_engine(f"{tmp_path / 'simulated.py'}:make_engine").checks if one.judge]
+    assert wrong[0].asks == "two requests that share blocks, of which one ends first; then others need room"
+
+
 def test_every_judge_has_a_hint():
     assert {*HINTS} == {*JUDGES}
 
 
-def test_an_engine_that_ends_its_process_is_told(template):
-    target = changed(template, STEP, "        import os; os._exit(9)\n")
+KILL = "        import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n"
+BARE = "        import os; from blockproof.fuzz.targets.unharmed import really_exit; really_exit(0)\n"
+"""Ends the process as C may do: no exception is raised, and status 0 says that all is well."""
+
+
+@pytest.mark.parametrize(("call", "how"), [(KILL, "killed by SIGKILL"), (BARE, "exit status 0")])
+def test_an_engine_that_ends_its_process_is_told(template, capsys, call, how):
+    target = changed(template, STEP, call)
     report = check_engine(target)
-    assert (report.code, report.lost) == (1, "exit status 9, asked for: one request")
-    assert main(["simulate", "--target", target, "--steps", "50", "--seed", "3"]) == 1
+    assert (report.code, report.lost, report.questions) == (1, f"{how}, asked for: one request", 12)
+    assert report.lines()[-1] == "0 answers are right; 12 questions of 12 not answered"
+    assert main(["simulate", "--target", target, "--steps", "50", "--seed", "3", "--out", str(template.parent)]) == 1
+    assert f"schedule ends the process: {how}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("call", "raised"),
+    [
+        ("import os; os._exit(0)", "SystemExit: os._exit(0)"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+    ],
+)
+def test_what_would_end_the_process_is_a_finding_with_its_place(template, call, raised):
+    report = check_engine(changed(template, STEP, f"        {call}\n"))
+    assert (report.code, report.lost, len(report.checks)) == (1, "", 12)
+    assert f"schedule raises {raised}" in report.checks[0].what
+    assert f'File "{template}"' in report.checks[0].more[0]
+
+
+def test_what_is_written_to_descriptor_1_is_no_answer(template):
+    """As a library in C++ does that logs, without the end of a line."""
+    target = changed(template, STEP, f"        import os; os.write(1, b'hello')\n{STEP}")
+    report = check_engine(target)
+    assert (report.code, len(report.checks)) == (0, 12)
+    outcome = simulate(target, StoryTask(1, steps=300), None, lambda line: None)
+    assert (outcome.exit_code, outcome.lost) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -134,23 +185,31 @@ STUBBORN = (
 
 
 @pytest.mark.parametrize("call", [ENDLESS, STUBBORN])
-def test_an_endless_call_is_found(template, capsys, monkeypatch, call):
-    monkeypatch.setattr("blockproof.fuzz.engines.simulated.STORY_SECONDS", 1)
-    from blockproof.fuzz.engines.simulated import SimulatedFamily
-    from blockproof.fuzz.opening.engines import open_engine_here
+def test_an_endless_call_is_found_with_its_place(template, monkeypatch, call):
+    monkeypatch.setattr("blockproof.fuzz.engines.deadlines.CALL_SECONDS", 0.2)
+    family = SimulatedFamily(open_engine_here(changed(template, STEP, call)))
+    story = family.draw(1, 0)
+    ((found),) = family.run_of(story).run(100)
+    assert (found.judge, found.rule, found.step) == ("fate", "hang in schedule", 1)
+    assert found.what == "schedule does not return within 0.2 s"
+    assert found.more[0].startswith(f'File "{template}"')
+    assert found.more[0].endswith("in schedule")
 
-    target = changed(template, STEP, call)
-    family = SimulatedFamily(open_engine_here(target))
-    ((found),) = family.run_of(family.draw(1, 0)).run(100)
-    assert (found.judge, found.rule) == ("fate", "hang")
-    assert "no end within 1 s" in found.what
+
+def test_a_start_that_does_not_return_is_no_refusal(template, monkeypatch):
+    for name in ("START", "CALL", "STORY"):
+        monkeypatch.setattr(f"blockproof.fuzz.engines.deadlines.{name}_SECONDS", 0.2)
+    family = SimulatedFamily(open_engine_here(changed(template, START, ENDLESS)))
+    with pytest.raises(StartEndsError) as ends:
+        family.run_of(family.draw(1, 0))
+    assert found_at_start(ends.value)[0].rule == "hang in start"
 
 
 def test_the_command(template, capsys):
     assert main(["targets", "check", "--engine", f"{template}:make_engine"]) == 0
-    assert "all 11 answers are right" in capsys.readouterr().out
+    assert "all 12 answers are right" in capsys.readouterr().out
     assert main(["targets", "check", "--engine", f"{template}:make_engine", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["checks"]) == 11
+    assert len(json.loads(capsys.readouterr().out)["checks"]) == 12
     assert main(["targets", "check", "--engine", "impl"]) == 2
     assert main(["targets", "check", "--engine", "nowhere.py:make_engine"]) == 3
     assert main(["targets", "check", "--engine", "x.py:y", "--oracle", "shadow"]) == 2

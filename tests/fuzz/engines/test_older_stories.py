@@ -8,7 +8,8 @@ from blockproof.fuzz.traces.files import TraceError
 
 SUBMIT = {"op": "Submit", "request": "r0", "prompt": [1, 2]}
 JOB = {"submit": SUBMIT, "max_tokens": 3, "drafts": [[1, 0]]}
-CORE = {"groups": [{"kind": "full", "block_size": 16}], "num_blocks": 60}
+SIZES = {"max_model_len": 64, "hash_block_size": 16, "scheduler_block_size": 16, "max_num_batched_tokens": 64}
+CORE = {"groups": [{"kind": "full", "block_size": 16}], "num_blocks": 60, **SIZES}
 SETUP = {"shape": {**CORE, "eagle": True}, "max_num_seqs": 4, "drafts": 1, "method": "eagle"}
 
 

@@ -23,7 +23,7 @@ from blockproof.fuzz.findings.interruption import interrupted_by
 from blockproof.fuzz.findings.story_finding import StoryFinding
 from blockproof.fuzz.simulation.faults import OneAtATime
 from blockproof.fuzz.simulation.protocol import ClientRequest, EngineShape
-from blockproof.fuzz.simulation.story import Happening, SimulatedStory
+from blockproof.fuzz.simulation.story import Happening, SimulatedStory, story_to_json
 from blockproof.fuzz.traces.files import TraceError
 from blockproof.model.ops import Group, Shape
 
@@ -31,6 +31,7 @@ STORY_OF_SIX = SimulatedStory(
     EngineShape(Shape((Group("full", 2),), 9, 12, 2, 2, 16)),
     tuple(Happening(n, "add", request=ClientRequest(f"r{n}", (1, 2, 3 + n % 2), 3 + n % 2)) for n in range(6)),
 )
+OF_SIX = json.loads(json.dumps(story_to_json(STORY_OF_SIX)))
 
 
 @dataclass(frozen=True)
@@ -252,6 +253,14 @@ def test_what_cannot_be_built_is_counted_with_its_reason() -> None:
     assert (told.stories, found) == (3, [])
 
 
+def test_a_run_ends_if_no_story_makes_a_step_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = Family()
+    monkeypatch.setattr(family, "draw", lambda seed, number, *given: Numbers((1,) if number < 5 else (13,)))
+    monkeypatch.setattr("blockproof.fuzz.engines.stories.FUTILE", 20)
+    told, _ = told_by(StoryTask(steps=10_000), family)
+    assert (told.stories, told.steps) == (25, 15)
+
+
 def test_one_story_is_replayed() -> None:
     told, found = told_by(StoryTask(replay=[7], shrink_seconds=0.0))
     assert (told.stories, [one["story"] for one in found]) == (1, [[7]])
@@ -277,10 +286,10 @@ def outcome(**changes: Any) -> StoryOutcome:
 
 
 def test_a_file_holds_what_a_replay_needs(tmp_path: Path) -> None:
-    path = write_story({**FOUND, "story": {"events": []}, "fault": "raises"}, "vllm==0.33.0", tmp_path)
+    path = write_story({**FOUND, "story": OF_SIX, "fault": "raises"}, "vllm==0.33.0", tmp_path)
     stored = read_story(path)
     assert (stored.target, stored.judge, stored.rule, stored.fault) == ("vllm==0.33.0", "contract", "S1", "raises")
-    assert stored.story == {"events": []}
+    assert stored.story == OF_SIX
     path.write_text("{}")
     with pytest.raises(TraceError, match="no finding"):
         read_story(path)
@@ -307,8 +316,8 @@ def test_a_report_names_causes_with_their_numbers_and_how_to_repeat_them() -> No
     far = outcome(told={}, interrupted=True)
     far.progress = "7 steps, 2 engines"
     assert far.lines() == [
-        f"vllm==0.33.0, seed 1: ended by {interrupted_by()} after 7 steps, 2 engines",
-        "nothing found",
+        f"vllm==0.33.0, seed 1: interrupted by {interrupted_by()} after 7 steps, 2 engines",
+        "nothing found until then",
     ]
 
 
@@ -355,8 +364,8 @@ def test_the_command_replays_a_file_and_prints_json(
         return outcome(found=[{**FOUND, "story": {}}])
 
     monkeypatch.setattr(story_fuzzing, "simulate", fuzzed)
-    path = write_story({**FOUND, "story": {"events": [1]}}, "vllm==0.33.0", tmp_path)
+    path = write_story({**FOUND, "story": OF_SIX}, "vllm==0.33.0", tmp_path)
     assert main(["replay", str(path), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["found"][0]["what"] == "seven"
     target, task, kept, *_ = asked[0]
-    assert (target, task.replay, kept) == ("vllm==0.33.0", {"events": [1]}, None)
+    assert (target, task.replay, kept) == ("vllm==0.33.0", OF_SIX, None)

@@ -55,6 +55,14 @@ def stories(engine: ProgramEngine, many: int):
     return [draw_simulation(SeededDraw(f"1/{number}"), facts) for number in range(many)]
 
 
+def test_a_program_that_ends_is_a_finding_and_is_started_again(program):
+    engine = program("ends")
+    for story in stories(engine, 3):
+        (one,) = SimulatedRun(engine, story).run(3000)
+        assert one.judge == FATE
+        assert "update raises TargetLostError: crash: exit status 7" in one.what
+
+
 def test_a_program_is_simulated_like_any_engine(program):
     engine = program()
     facts = facts_of(engine)

@@ -70,9 +70,11 @@ def test_keys_and_clicks_go_through_the_calls(opened, document):
 
 def test_a_slot_leads_to_the_call_that_wrote_it(opened, document):
     view = opened(document, f"#step={len(document.steps) - 1}")
-    at = next(step for step, one in enumerate(document.steps) if one.slots)
-    number = next(
-        slot for _, slot, *_ in document.steps[at].slots if sum(slot == one for _, one, *_ in every(document)) == 1
+    at, number = next(
+        (step, slot)
+        for step, moment in enumerate(document.steps)
+        for _, slot, *_ in moment.slots
+        if sum(slot == one for _, one, *_ in every(document)) == 1
     )
     view.page.locator(f"[aria-label^='slot {number}: position']").click()
     assert view.step() == at

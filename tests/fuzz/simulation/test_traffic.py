@@ -3,16 +3,17 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 from blockproof.fuzz.simulation.faults import OneAtATime
-from blockproof.fuzz.simulation.protocol import OFFERS, ClientRequest
+from blockproof.fuzz.simulation.protocol import OFFERS, ClientRequest, EngineShape
 from blockproof.fuzz.simulation.run import SimulatedRun
 from blockproof.fuzz.simulation.smaller import smaller
 from blockproof.fuzz.simulation.story import Happening, SimulatedStory, story_from_json, story_to_json
 from blockproof.fuzz.simulation.traffic import MORE, EngineFacts, draw_simulation, facts_of
 from blockproof.fuzz.workload.draw import ByteDraw, SeededDraw
-from blockproof.model.ops import Item
+from blockproof.model.ops import Group, Item, Shape
 
 EVERYTHING = EngineFacts(
     frozenset(OFFERS),
@@ -99,7 +100,7 @@ def test_a_story_as_json_and_back():
 
 @pytest.mark.parametrize("raw", [None, {}, {"shape": {}}, {"shape": {"core": {}}, "happenings": []}, []])
 def test_other_json_is_no_story(raw):
-    with pytest.raises(ValueError, match=r"no story of an engine|shape"):
+    with pytest.raises(ValueError, match=r"^story.*(expected an object|is missing)"):
         story_from_json(raw)
 
 
@@ -166,3 +167,33 @@ def test_a_run_of_a_drawn_story_is_the_same_each_time():
     first.run(3000)
     again.run(3000)
     assert first.reached == again.reached
+
+
+def _shares_a_block(story):
+    """Two requests have a block in common, and each more than that."""
+    (group,) = story.shape.groups
+    jobs = [job.prompt for job in story.jobs if len(job.prompt) > group.block_size]
+    return any(one[: group.block_size] == other[: group.block_size] for one, other in combinations(jobs, 2))
+
+
+def test_what_needs_a_common_block_is_made_as_small_as_can_be():
+    """Blocks of one token, two prompts of two, all tokens the same; where such blocks are not declared, those stay."""
+    shape = EngineShape(Shape((Group("full", 16),), 40, 128, 16, 16, 512), 8)
+    prompts = ((1, 2, 3, 4) * 24, (4, 3, 2), (1, 2, 3, 4) * 20)
+    story = SimulatedStory(
+        shape,
+        tuple(Happening(n, "add", request=ClientRequest(f"r{n}", prompt, 9)) for n, prompt in enumerate(prompts)),
+    )
+    for sizes, size in (((1, 16), 1), ((4, 16), 4), ((16,), 16), ((), 16)):
+        best = story
+        while (next_one := next((one for one in smaller(best, sizes) if _is_better(one, best)), None)) is not None:
+            best = next_one
+        assert [job.prompt for job in best.jobs] == [(1,) * (size + 1)] * 2
+        core = best.shape.core
+        assert (core.groups[0].block_size, core.max_model_len) == (size, size + 2)
+        assert core.max_num_batched_tokens == size + 2
+        assert [job.max_tokens for job in best.jobs] == [1, 1]
+
+
+def _is_better(one, best):
+    return one.size <= best.size and one != best and _shares_a_block(one)

@@ -80,8 +80,8 @@ def test_a_wrong_combination_says_what_to_do_instead(project, engine, words, sai
 def test_what_is_no_engine_and_what_is_no_target_say_so(project, engine):
     done = project.run(*SEARCH, "-k", "simulate", target="my_target:make_target")
     done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["tests nothing: *without 'add'; see blockproof.fuzz.simulation.protocol.Engine"])
+    done.stdout.fnmatch_lines(["tests nothing: *without 'add'; it is a target: blockproof fuzz --target *"])
     swapped = project.run("--blockproof-seconds", "1", target=ENGINE)
-    swapped.stderr.fnmatch_lines(["ERROR: *it is an engine: run `blockproof simulate`, or add --engine"])
+    swapped.stderr.fnmatch_lines(["ERROR: *it is an engine: blockproof simulate --target *; *--engine"])
     trace = project.run("--blockproof-engine", "--blockproof-traces", "regressions", target=ENGINE)
     trace.stdout.fnmatch_lines(["*is the trace of a target; replay it without --blockproof-engine*"])
