@@ -145,7 +145,7 @@ def test_of_a_request_that_has_gone_nothing_is_kept(core: Any) -> None:
     core.run(manager, request)
     steps = manager.coordinator.steps
     assert steps.due.keys() == {"a"}
-    steps.look("a")
+    steps.look("a", 0)
     assert steps.horizons.keys() == steps.firsts.keys() == {"a"}
     core.run(manager, other := core.request("b", 6))
     for gone in (request, other):
