@@ -35,13 +35,7 @@ from .symbolic import SymbolicBool, SymbolicInt, SymbolicReal
 from .symbolic_run import running, under_way
 
 SYMBOLS: Final = (SymbolicInt, SymbolicBool, SymbolicReal)
-_IN_C = (
-    BuiltinFunctionType,
-    ClassMethodDescriptorType,
-    MethodDescriptorType,
-    MethodWrapperType,
-    WrapperDescriptorType,
-)
+_IN_C = (BuiltinFunctionType, ClassMethodDescriptorType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType)
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque, defaultdict, OrderedDict, GeneratorType, slice, range)
 _TEXTS = (str, bytes, bytearray)
 _BUILTINS = frozenset(

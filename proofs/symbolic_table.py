@@ -88,20 +88,7 @@ def _closed(name: str) -> Callable[..., Any]:
     return closed
 
 
-for _name in (
-    "add",
-    "radd",
-    "sub",
-    "rsub",
-    "floordiv",
-    "mod",
-    "rmod",
-    "divmod",
-    "rdivmod",
-    "neg",
-    "pos",
-    "abs",
-):
+for _name in ("add", "radd", "sub", "rsub", "floordiv", "mod", "rmod", "divmod", "rdivmod", "neg", "pos", "abs"):
     setattr(Count, f"__{_name}__", _closed(f"__{_name}__"))
 
 

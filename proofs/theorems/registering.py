@@ -106,12 +106,7 @@ def _dense(number: str, kind: Kind, *controls: NegativeControl, **more: Any) -> 
     return Theorem(
         id=number,
         sentence=f"Of {kind.title}, exactly those blocks are registered that a hit at some aligned boundary needs.",
-        variables={
-            **_BLOCK,
-            **kind.size,
-            "z": "index of any block",
-            **_PROMPT,
-        },
+        variables={**_BLOCK, **kind.size, "z": "index of any block", **_PROMPT},
         assume=lambda v: [*_any_block(kind, v), v.m >= 1, v.z >= 0, v.p >= 1, v.behind >= 1],
         claim=_of_interval(kind, "m"),
         unroll=1,
@@ -216,24 +211,9 @@ T10_KINDS = (
     _dense("T10.full", FULL, _NOTHING),
     _sparse("T10.sparse.full", FULL, _NOTHING),
     _replayed("T11.full", FULL, _NOTHING, refuted_on={"vllm==0.23.0": _THINNED}),
-    _dense(
-        "T10.chunked",
-        CHUNKED,
-        _NO_CHUNKED,
-        refuted_on={"vllm==0.23.0": _WASTE},
-    ),
-    _sparse(
-        "T10.sparse.chunked",
-        CHUNKED,
-        _NO_CHUNKED,
-        refuted_on={"vllm==0.23.0": _THINNED},
-    ),
-    _replayed(
-        "T11.chunked",
-        CHUNKED,
-        _NO_CHUNKED,
-        refuted_on={"vllm==0.23.0": _THINNED},
-    ),
+    _dense("T10.chunked", CHUNKED, _NO_CHUNKED, refuted_on={"vllm==0.23.0": _WASTE}),
+    _sparse("T10.sparse.chunked", CHUNKED, _NO_CHUNKED, refuted_on={"vllm==0.23.0": _THINNED}),
+    _replayed("T11.chunked", CHUNKED, _NO_CHUNKED, refuted_on={"vllm==0.23.0": _THINNED}),
     _dense(
         "T10.mamba",
         MAMBA,
@@ -242,18 +222,8 @@ T10_KINDS = (
         ),
         refuted_on={"vllm==0.23.0": _WASTE},
     ),
-    _sparse(
-        "T10.sparse.mamba",
-        MAMBA,
-        _NO_MAMBA,
-        refuted_on={"vllm==0.23.0": _THINNED},
-    ),
-    _replayed(
-        "T11.mamba",
-        MAMBA,
-        _NO_MAMBA,
-        refuted_on={"vllm==0.23.0": _THINNED},
-    ),
+    _sparse("T10.sparse.mamba", MAMBA, _NO_MAMBA, refuted_on={"vllm==0.23.0": _THINNED}),
+    _replayed("T11.mamba", MAMBA, _NO_MAMBA, refuted_on={"vllm==0.23.0": _THINNED}),
 )
 
 
@@ -272,13 +242,7 @@ T10_REGISTERS = Theorem(
     id="T10.registers",
     sentence="With several groups, exactly the full blocks before the last aligned boundary are registered, and with "
     "eagle the one behind it.",
-    variables={
-        "b": _BLOCK["b"],
-        "m": _PROMPT["m"],
-        "i": _BLOCK["i"],
-        "eagle": _BLOCK["eagle"],
-        "n": "computed tokens",
-    },
+    variables={"b": _BLOCK["b"], "m": _PROMPT["m"], "i": _BLOCK["i"], "eagle": _BLOCK["eagle"], "n": "computed tokens"},
     assume=lambda v: [v.b >= 1, v.m >= 1, v.i >= 0, v.n >= 0],
     claim=sized(_registers),
     controls=(
