@@ -129,10 +129,10 @@ def _trick(
 
 
 class _AlwaysBehind(dict[str, int]):
-    """Horizons of 0 tokens, whatever is found: every step ends behind its own."""
+    """Horizons before all tokens, whatever is found: every step ends behind its own."""
 
     def __setitem__(self, request_id: str, horizon: int) -> None:
-        super().__setitem__(request_id, 0)
+        super().__setitem__(request_id, -1)
 
 
 def _begin_behind(self: Any, *given: Any, begin: Any = RunningSteps.__init__) -> None:

@@ -84,7 +84,7 @@ def test_what_the_pair_shows_is_named_by_experiment() -> None:
 
 BEHIND_OTHERS = """
 import json
-from blockproof.fuzz.adapters.vllm.{module} import {defects} as DEFECTS, {pair} as Pair
+from blockproof.fuzz.adapters.vllm.pairs.{module} import {defects} as DEFECTS, {pair} as Pair
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 from blockproof.fuzz.simulation.story import story_from_json
 
@@ -114,7 +114,7 @@ def test_what_a_lost_first_token_hides_has_its_name_by_experiment_too(tmp_path: 
 
 
 PLANTED = """
-from blockproof.fuzz.adapters.vllm import moriio_pair
+from blockproof.fuzz.adapters.vllm.pairs import moriio_pair
 from blockproof.fuzz.adapters.vllm.pairs.moriio_pair import MORIIO_DEFECTS, MoriioPair
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 

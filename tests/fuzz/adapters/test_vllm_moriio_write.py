@@ -86,7 +86,7 @@ def test_layers_that_are_lost_have_their_name_behind_the_others(tmp_path: Path) 
 
 
 PLANTED = """
-from blockproof.fuzz.adapters.vllm import moriio_write
+from blockproof.fuzz.adapters.vllm.pairs import moriio_write
 from blockproof.fuzz.adapters.vllm.pairs.moriio_write import MORIIO_WRITE_DEFECTS, MoriioWritePair
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 

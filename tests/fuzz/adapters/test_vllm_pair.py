@@ -218,7 +218,7 @@ def test_what_an_older_release_shows_has_its_name(known: str) -> None:
 
 
 PLANTED = """
-from blockproof.fuzz.adapters.vllm import nixl_half
+from blockproof.fuzz.adapters.vllm.pairs import nixl_half
 from blockproof.fuzz.adapters.vllm.pairs.nixl_pair import DEFECTS, NixlPair
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 

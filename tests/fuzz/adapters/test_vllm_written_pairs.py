@@ -229,7 +229,7 @@ def test_what_others_hide_has_its_name_by_experiment_too(tmp_path: Path) -> None
 
 
 PUSH = """
-from blockproof.fuzz.adapters.vllm import nixl_agent, nixl_push
+from blockproof.fuzz.adapters.vllm.pairs import nixl_agent, nixl_push
 from blockproof.fuzz.adapters.vllm.pairs.nixl_push import PUSH_DEFECTS, NixlPushPair
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 
@@ -307,7 +307,7 @@ for plant in (real, *PLANTS):
 """
 """The pair without its known defects, and with a mistake."""
 MOONCAKE = """
-from blockproof.fuzz.adapters.vllm import mooncake_pair
+from blockproof.fuzz.adapters.vllm.pairs import mooncake_pair
 from blockproof.fuzz.adapters.vllm.pairs.mooncake_pair import MOONCAKE_DEFECTS, MooncakePair
 from blockproof.fuzz.engines.simulated import SimulatedFamily
 

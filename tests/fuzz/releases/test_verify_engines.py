@@ -33,7 +33,7 @@ REFUSES = changed(
     "return 0 if self.blocks_for", "return 0 if sequence.prompt >= self.max_length - 1 or self.blocks_for"
 )
 PREEMPTS = '"""It gives its blocks back and waits."""\n'
-EXITS = changed(PREEMPTS, f"{PREEMPTS}        import os; os._exit(3)\n")
+EXITS = changed(PREEMPTS, f"{PREEMPTS}        import os; os.kill(os.getpid(), 9)\n")
 MEMORY = StoryFinding("memory", "reads N", "r1: reads 3", 4)
 TOKENS = StoryFinding("tokens", "gets N", "r1: gets 3", 5)
 
