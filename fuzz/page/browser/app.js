@@ -10,7 +10,7 @@ function readHash() {
 
 function useHash() {
   const [hash, set] = useState(readHash);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const changed = () => set(readHash());
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);

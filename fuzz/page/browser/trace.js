@@ -34,7 +34,7 @@ function usePlayer(step, last, go) {
 
 /** The keys of a player, and more of the view's own. */
 function useKeys({ last, go, play }, more) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const keys = (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== "range";

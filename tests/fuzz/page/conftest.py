@@ -24,6 +24,15 @@ class Opened:
     def press(self, *keys: str) -> None:
         for key in keys:
             self.page.keyboard.press(key)
+        self.drawn()
+
+    def click(self, place: Any, **where: Any) -> None:
+        place.click(**where)
+        self.drawn()
+
+    def drawn(self) -> None:
+        """Wait until what was done last is drawn: before, the browser gives no text of a table that has just come."""
+        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 @pytest.fixture
@@ -42,6 +51,7 @@ def opened(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
         page.on("request", lambda asked: one.requests.append(asked.url))
         page.goto(path.as_uri() + place)
         page.wait_for_selector("h1")
+        one.drawn()
         return one
 
     yield open_it

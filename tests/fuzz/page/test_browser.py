@@ -105,9 +105,9 @@ def test_keys_go_through_the_steps(opened, agreeing):
 
 def test_it_plays_and_stops_at_the_end(opened, differing):
     view = opened(differing, "#step=-1")
-    view.page.get_by_label("Speed: normal").click()
+    view.click(view.page.get_by_label("Speed: normal"))
     assert view.page.get_by_label("Speed: fast").count() == 1
-    view.page.locator("h1").click()
+    view.click(view.page.locator("h1"))
     view.press("Space")
     view.page.locator("output b", has_text="2").wait_for()
     view.page.wait_for_selector("[aria-label=Play]")
@@ -153,13 +153,13 @@ def test_search_finds_steps_and_blocks(opened, agreeing):
 def test_a_click_in_the_pool_chooses_a_block_and_arrows_move_it(opened, differing):
     view = opened(differing)
     pool = view.page.locator(".pool").last
-    view.page.locator(".pool canvas").last.click(position={"x": 38 * 3 + 10, "y": 10})
+    view.click(view.page.locator(".pool canvas").last, position={"x": 38 * 3 + 10, "y": 10})
     assert view.page.locator("#block-title").inner_text() == "Block 3"
     pool.focus()
     view.press("ArrowLeft")
     assert view.page.locator("#block-title").inner_text() == "Block 2"
     assert view.step() == 2
-    view.page.locator(".queue button").first.click()
+    view.click(view.page.locator(".queue button").first)
     assert view.page.locator("#block-title").inner_text() == "Block 5" or view.page.locator(".chip.chosen").count()
 
 
@@ -283,7 +283,7 @@ def test_a_pool_of_100_000_blocks_is_shown(opened):
     box = canvas.bounding_box()
     columns = round(box["width"] / 3)
     assert round(box["height"] / 3) == -(-100_000 // columns)
-    canvas.click(position={"x": 3 * 7 + 1, "y": 3 * 2 + 1})
+    view.click(canvas, position={"x": 3 * 7 + 1, "y": 3 * 2 + 1})
     assert view.page.locator("#block-title").inner_text() == f"Block {2 * columns + 7}"
     view.press("ArrowDown")
     assert view.page.locator("#block-title").inner_text() == f"Block {3 * columns + 7}"
@@ -310,9 +310,9 @@ def test_the_theme_can_be_changed(opened, differing):
     view = opened(differing, color_scheme="dark")
     background = "getComputedStyle(document.documentElement).backgroundColor"
     dark = view.page.evaluate(background)
-    view.page.get_by_label("Use the light theme").click()
+    view.click(view.page.get_by_label("Use the light theme"))
     assert view.page.evaluate(background) != dark
-    view.page.get_by_label("Use the dark theme").click()
+    view.click(view.page.get_by_label("Use the dark theme"))
     assert view.page.evaluate(background) == dark
 
 
@@ -333,13 +333,13 @@ def test_everything_is_reached_by_the_keyboard(opened, differing):
 
 def test_a_campaign_leads_to_its_traces(opened):
     view = opened(campaign())
-    view.page.get_by_role("button", name="contract", exact=True).click()
-    view.page.locator(".matrix .link").click()
+    view.click(view.page.get_by_role("button", name="contract", exact=True))
+    view.click(view.page.locator(".matrix .link"))
     assert view.page.locator("#cards-title").inner_text().startswith("1 finding of this cell")
-    view.page.get_by_role("button", name="Open the trace").click()
+    view.click(view.page.get_by_role("button", name="Open the trace"))
     assert view.page.evaluate("location.hash") == "#trace=0"
     assert view.step() == 2
-    view.page.get_by_role("button", name="report").click()
+    view.click(view.page.get_by_role("button", name="report"))
     assert view.page.locator(".matrix").count() == 1
 
 

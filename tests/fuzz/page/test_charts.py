@@ -91,7 +91,7 @@ def test_of_many_findings_a_dozen_is_shown_at_first(opened):
     cards = [FoundCard(f"finding {number}", "text") for number in range(14)]
     view = opened(ReportDocument(VERSION, "many", "", "", "note", [], cards))
     assert view.page.locator("article.card").count() == 12
-    view.page.get_by_role("button", name="all 14 findings").click()
+    view.click(view.page.get_by_role("button", name="all 14 findings"))
     assert view.page.locator("article.card").count() == 14
     assert view.page.get_by_role("button", name="all 14 findings").count() == 0
 

@@ -42,13 +42,13 @@ def test_copies_names_and_junctions_are_written_down(document):
 def test_they_are_drawn(document, opened):
     one = opened(document, f"#step={END_NAMED}")
     page = one.page
-    page.locator(f"#step-{END_NAMED}").click()
+    one.click(page.locator(f"#step-{END_NAMED}"))
     assert page.locator(".copied").all_inner_texts() == [
         "block 3 is copied into block 4; both are held until the copy has run"
     ]
-    page.locator("#step-1").click()
+    one.click(page.locator("#step-1"))
     before = page.locator("canvas.grid").first.evaluate("canvas => canvas.toDataURL()")
-    page.locator(f"#step-{END_NAMED}").click()
+    one.click(page.locator(f"#step-{END_NAMED}"))
     assert page.locator("canvas.grid").first.evaluate("canvas => canvas.toDataURL()") != before
-    page.locator(f"#step-{JUNCTION}").click()
+    one.click(page.locator(f"#step-{JUNCTION}"))
     assert page.locator(".junction").all_inner_texts() == [", shared prefix goes on at 4"]

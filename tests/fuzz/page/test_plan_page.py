@@ -140,7 +140,7 @@ def test_the_slider_shows_the_figures_of_its_length(opened, capsys, tmp_path):
     assert view.page.evaluate("location.hash") == f"#length={shown.lengths[at]}"
     drawn = view.page.locator(".whole-request").count()
     assert drawn == int(shown.at_once[at])
-    view.page.get_by_text("0: window 1,024", exact=False).first.click()
+    view.click(view.page.get_by_text("0: window 1,024", exact=False).first)
     assert view.page.locator(".layer.chosen").count() == shown.groups[0].layers
 
 

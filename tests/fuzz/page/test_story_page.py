@@ -64,7 +64,7 @@ def test_keys_and_clicks_go_through_the_calls(opened, document):
     area = view.page.locator(".lane-area").bounding_box()
     view.page.mouse.click(area["x"] + area["width"] * 1.5 / (last + 1), area["y"] + 5)
     assert view.step() == 1
-    view.page.locator(".step", has_text="schedule: step 2").click()
+    view.click(view.page.locator(".step", has_text="schedule: step 2"))
     assert view.page.locator(".right .code").first.inner_text() == "schedule: step 2"
 
 
@@ -76,7 +76,7 @@ def test_a_slot_leads_to_the_call_that_wrote_it(opened, document):
         for _, slot, *_ in moment.slots
         if sum(slot == one for _, one, *_ in every(document)) == 1
     )
-    view.page.locator(f"[aria-label^='slot {number}: position']").click()
+    view.click(view.page.locator(f"[aria-label^='slot {number}: position']"))
     assert view.step() == at
 
 
