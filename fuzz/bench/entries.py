@@ -130,6 +130,11 @@ def _patterns() -> Iterable[BenchEntry]:
         ("tree", "hits of every length on one prompt of 8k", 8 * K, 16, POOL, "block"),
         ("scattered", "prompts of 1k, half coming again, in a pool of 2,048 blocks", K, 32, 2 * K, "block"),
         ("shuffled", "64 prompts of 1k that end in another order, evicted", K, 64, 8 * K, "block"),
+        ("refused", "lookup and refusal of a prompt of 1k, in a full pool", K, 256, 2 * K, STEP),
+        ("resets", "prompts of 1k, all that is cached forgotten after each", K, 8, 16 * K, STEP),
+        ("brief", "prompts of 1 to 40 tokens: lookup, allocation, release", 40, 256, 8 * K, STEP),
+        ("odd", "16 prompts of 2k in turns by chunks of 100", 2 * K, 16, POOL, "block"),
+        ("server", "decode steps of 64 requests; in each, one comes and one ends", K, 64, POOL, STEP),
     )
     for which, title, tokens, requests, pool, per in patterns:
         for suffix, words, groups in (("", "", FULL), ("-sliding", ", full + sliding 1024", SLIDING)):

@@ -12,6 +12,8 @@ from .workload import BLOCK, BenchPiece, BenchWorkload, Facts, require, shape_of
 TOKEN = 7
 OWN = 256
 """Tokens of a prompt that no other prompt has, where most of it is shared."""
+ODD = 100
+"""Tokens of a chunk that ends inside a block."""
 
 
 class Patterns(BenchWorkload):
@@ -156,6 +158,51 @@ class Patterns(BenchWorkload):
                 self._leave([request])
         return 3 * self._blocks(self._each)
 
+    def refused(self) -> int:
+        """The pool is full of what runs: who waits is looked up and refused, step after step."""
+        while True:
+            waiting = self.driver.request(f"p{self.number()}", self._new(self._tokens))
+            if not self.driver.admit(waiting, self.driver.lookup(waiting), self._tokens):
+                break
+            self._running.append(waiting)
+        for _ in range(self._each):
+            hit = self._clocked(self.driver.lookup, waiting)
+            require(not self._clocked(self.driver.admit, waiting, hit, self._tokens), "a full pool had room")
+        return self._each
+
+    def resets(self) -> int:
+        """What is cached is forgotten after every prompt."""
+        for _ in range(self._each):
+            self._leave([self._admitted(self._new(self._tokens))])
+            require(self._clocked(self.driver.reset), "a reset was refused")
+        return self._each
+
+    def brief(self) -> int:
+        """Prompts of one to three blocks, of which one token is asked."""
+        for at in range(self._each):
+            self._leave([self._admitted(self._new(1 + at * 7 % self._tokens))])
+        return self._each
+
+    def odd(self) -> int:
+        """Prompts prefilled in turns, by chunks that end anywhere in a block."""
+        prompts = [self._new(self._tokens) for _ in range(self._each)]
+        requests = [self._admitted(prompt, ODD) for prompt in prompts]
+        for done in range(ODD, self._tokens, ODD):
+            for request in requests:
+                self._further(request, min(ODD, self._tokens - done))
+        self._leave(requests)
+        return self._blocks(self._each)
+
+    def server(self) -> int:
+        """In every step all running requests decode, one comes and one ends."""
+        if not self._running:
+            self._running = [self._admitted(self._new(length + 1)) for length in self._lengths]
+        for at in range(2 * BLOCK):
+            self._decoded(self._running, 1)
+            self._leave([self._running.pop(at * 5 % self._each)])
+            self._running.append(self._admitted(self._new(1 + at * 37 % self._tokens)))
+        return 2 * BLOCK * self._each
+
     # Steps.
 
     def _new(self, tokens: int) -> list[int]:
@@ -226,7 +273,12 @@ PATTERNS: Mapping[str, Callable[[Patterns], int]] = {
     "tree": Patterns.tree,
     "scattered": Patterns.scattered,
     "shuffled": Patterns.shuffled,
+    "refused": Patterns.refused,
+    "resets": Patterns.resets,
+    "brief": Patterns.brief,
+    "odd": Patterns.odd,
+    "server": Patterns.server,
     "inside": Patterns.inside,
     "junctions": Patterns.junctions,
 }
-DECODING = ("system", "drafts")
+DECODING = ("system", "drafts", "server")

@@ -130,6 +130,12 @@ class KVCacheCoordinator(ABC):
             map(len, new_computed_blocks)
         )
 
+    def least_blocks_to_allocate(
+        self, request_id: str, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]]
+    ) -> int:
+        """At most as many as `get_num_blocks_to_allocate` says, and known at once: a full pool refuses step after step."""
+        return 0
+
     def get_num_blocks_to_allocate(
         self,
         request_id: str,

@@ -254,6 +254,8 @@ class KVCacheManager:
         coordinator.remove_skipped_blocks(request_id, settled)
         room = pool.get_num_free_blocks() - reserved_blocks
         if coordinator.most_blocks_to_allocate(slots, hit) > room:
+            if coordinator.least_blocks_to_allocate(request_id, slots, hit) > room:
+                return None
             needed = coordinator.get_num_blocks_to_allocate(
                 request_id, slots, hit, num_encoder_tokens, total_computed, main_tokens, False, settled
             )

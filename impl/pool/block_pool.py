@@ -309,9 +309,8 @@ class BlockPool:
         if held:
             logger.warning("prefix cache not reset: %d blocks are held; free their requests first", held)
             return False
-        self.cached_block_hash_to_block = BlockHashToBlockMap()
-        for block in self._made:
-            block.reset_hash()
+        self.cached_block_hash_to_block.unname_all()
+        self.cached_block_hash_to_block = self._new_names()
         if self.metrics_collector is not None:
             self.metrics_collector.reset()
         if self.enable_kv_cache_events:

@@ -261,6 +261,13 @@ class BlockHashToBlockMap:
         block.content = block.run = None
         return True
 
+    def unname_all(self) -> None:
+        """Take the identity from each block here, as before all of this is thrown away. What has none costs nothing."""
+        for registered in self.groups.values():
+            for found in registered.values():
+                for block in found.values() if isinstance(found, dict) else (found,):
+                    block.content = block.run = None
+
     def __len__(self) -> int:
         return sum(map(len, self.groups.values()))
 

@@ -53,10 +53,12 @@ class Asleep(_Unmade):
 class SleepyQueue(FreeKVCacheBlockQueue):
     """As before, and blocks may be forgotten in it."""
 
-    def put_to_sleep(self, made: list[Any], awake: int | None = None) -> None:
+    def put_to_sleep(self, made: list[Any], awake: int | None = None) -> bool:
         """Forget all blocks here that nobody has but `made`, the blocks by id, and behind so many that stay, `AWAKE`
-        where it is not said. They are free, and have no names."""
+        where it is not said. They are free, and have no names. False, with nothing done, if all of them stay."""
         awake = AWAKE if awake is None else awake
+        if sum([batch.left for batch in self.batches if not isinstance(batch, _Unmade)]) <= awake:
+            return False
         rows, free = self._rows_of_ids(), self.num_free_blocks
         self.batches, self._empty = deque(), 0
         alone = _references([KVCacheBlock(-1)], 0)
@@ -73,6 +75,7 @@ class SleepyQueue(FreeKVCacheBlockQueue):
             if row.left:
                 self.batches.append(row)
         self.num_free_blocks = free
+        return True
 
     def ids(self, first_new: int) -> list[int]:
         """The ids of all blocks here, front first; none is made for it. Those that nobody has had yet begin there."""

@@ -399,15 +399,11 @@ class TodayPool(BlockPool):
 
     def reset_prefix_cache(self) -> bool:
         """As before; whoever reads on is told."""
-        made, self._made = self._made, [block for block in self._made if block is not None]
-        done = super().reset_prefix_cache()
-        self._made = made
-        if not done:
+        if not super().reset_prefix_cache():
             return False
-        self._know(SeveralNames())
+        self._know(self.cached_block_hash_to_block)
         self._tell_watchers([self._made[block_id] for block_id in self._watchers])
-        self._queue.put_to_sleep(self._made)
-        self._slept = True
+        self._slept |= self._queue.put_to_sleep(self._made)
         return True
 
     @property

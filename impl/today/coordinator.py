@@ -15,7 +15,7 @@ from ..managers.coordinator import (
     SpecGroup,
     UnitaryKVCacheCoordinator,
 )
-from ..managers.hit_search import HitBlocks, HitSearch, longest_common_hit
+from ..managers.hit_search import HitBlocks, HitSearch, PrefixSearch, longest_common_hit
 from ..managers.steps import RunningSteps
 from ..pool.block import KVCacheBlock
 from ..specs.interface import FullAttentionSpec, KVCacheSpec, SlidingWindowSpec
@@ -49,6 +49,8 @@ class TodayCoordinator(KVCacheCoordinator):
     """Whether hits end inside blocks."""
     num_hash_lookahead_tokens = 0
     names_junctions = False
+    _from_first: int | None = None
+    """A group whose hits all begin with the first hash, if there is one in which no other hit is looked for."""
     _registers_at: int | None = None
     """At multiples of how many tokens groups register their blocks; None for each group's own."""
     block_pool: TodayPool
@@ -93,6 +95,10 @@ class TodayCoordinator(KVCacheCoordinator):
         plain = first is not None and not (first.names_ends or first.keeps_states or first.sized_by_encoder)
         self._only = first if plain else None
         """The manager of the only group, if nothing of it gets a name but whole blocks, and tokens fill them."""
+        self._kept_whole = [
+            (i, one) for i, one in enumerate(managers) if one.is_ours and not (one.sized_by_encoder or one.may_skip)
+        ]
+        """Those whose tables have a block for all tokens, with their places."""
         self._bounded = all(manager.is_ours and not manager.sized_by_encoder for manager in managers)
         self._least_size = min([manager.block_size for manager in managers], default=1)
         self._most_apart = sum([manager.most_blocks(0) + 1 for manager in managers]) if self._bounded else 0
@@ -215,6 +221,21 @@ class TodayCoordinator(KVCacheCoordinator):
             return hits + rough
         return hits + sum([manager.most_blocks(num_tokens) for manager in self.single_type_managers])
 
+    def least_blocks_to_allocate(
+        self, request_id: str, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]]
+    ) -> int:
+        """As before; groups that give nothing back count what their tables lack."""
+        least = 0
+        for i, manager in self._kept_whole:
+            hit = len(new_computed_blocks[i])
+            if hit and request_id in manager.num_cached_block:
+                return 0  # which is an error
+            table = manager.req_to_blocks.get(request_id, ())
+            lacks = -(-num_tokens // manager.block_size) - len(table) - hit
+            if lacks > 0:
+                least += lacks
+        return least
+
     # Names.
 
     @property
@@ -253,6 +274,13 @@ class TodayCoordinator(KVCacheCoordinator):
         """Whether a step of the prompt ends where its prefix goes on otherwise than that of other requests."""
         inside = request.num_computed_tokens < num_tokens <= request.num_prompt_tokens
         return inside and num_tokens == getattr(request, "shared_prefix_boundary", 0)
+
+    def finds_nothing(self, block_hashes: list[BlockHash]) -> bool:
+        """Whether a look at the first hash says that there is no hit: most prompts begin as no other does."""
+        group = self._from_first
+        if group is None or not block_hashes:
+            return False
+        return block_hashes[0] not in self.block_pool.cached_block_hash_to_block.groups[group]
 
     def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest hit of at most so many tokens, and where the prefix ends that others share."""
@@ -294,6 +322,8 @@ class UnitaryToday(TodayCoordinator, UnitaryKVCacheCoordinator):
         self._is_ring = issubclass(kind, RingManager)
         self._search_type = kind.search_type if kind.spreads_over_ranks or self._terms.ranks == 1 else None
         """None where `search` says why there is none."""
+        if self._search_type is PrefixSearch and self.single_type_managers[0].is_ours:
+            self._from_first = 0
 
     def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest hit of the group; a ring has none."""
@@ -344,6 +374,10 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         self._reads_on = any(group.use_eagle for group in self.attention_groups)
         self._keep_before_junctions()
         if not self.enable_partial_hash_hits:
+            first = self.attention_groups[0]
+            one = managers[first.group_ids[0]]
+            if one.is_ours and one.search_type is PrefixSearch and one.block_size == unit:
+                self._from_first = first.group_ids[0]
             return
         for at, alike in enumerate(self.attention_groups):
             read_on = alike.use_eagle

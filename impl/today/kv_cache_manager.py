@@ -106,7 +106,11 @@ class TodayManager(KVCacheManager):
     ) -> tuple[KVCacheBlocks, int, int]:
         """The longest cached prefix, of at most so many tokens, its length, and up to where others share the prefix if
         the hit ends before; else 0. It counts in the statistics when the request is admitted."""
-        if not self.enable_caching or request.skip_reading_prefix_cache:
+        if (
+            not self.enable_caching
+            or request.skip_reading_prefix_cache
+            or self.coordinator.finds_nothing(request.block_hashes)
+        ):
             return self.empty_kv_cache_blocks, 0, 0
         found = self._find(request, max_cache_hit_length)
         blocks = KVCacheBlocks(found.blocks) if found.tokens else self.empty_kv_cache_blocks

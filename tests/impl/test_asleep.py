@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from blockproof.impl import today
+from blockproof.impl.hashing.block_hashing import make_block_hash_with_group_id
 from blockproof.impl.pool.free_queue import FreeKVCacheBlockQueue
 from blockproof.impl.today.asleep import AWAKE, SleepyQueue
 
@@ -80,7 +81,7 @@ def test_nobody_can_tell(monkeypatch, seed):
     """The same is done to two pools, of which one forgets nothing."""
     draw = Random(seed)
     ours, plain = pool(awake=seed % 3 * 7), pool()
-    monkeypatch.setattr(plain._queue, "put_to_sleep", lambda made: None)
+    monkeypatch.setattr(plain._queue, "put_to_sleep", lambda made: False)
     held: list[tuple[Any, Any]] = []
     kept: list[tuple[Any, ...]] = []
     for _ in range(400):
@@ -134,6 +135,30 @@ def test_who_looks_at_places_makes_no_block():
 def test_the_queue_is_the_one_of_before_until_it_is_put_to_sleep():
     assert issubclass(SleepyQueue, FreeKVCacheBlockQueue)
     queue = SleepyQueue(())
-    queue.put_to_sleep([])
+    assert not queue.put_to_sleep([])
     assert queue.get_all_free_blocks() == []
     queue.check()
+
+
+def test_a_reset_looks_only_at_what_has_a_name_where_all_blocks_stay():
+    core = pool(awake=40)
+    core.free_blocks(core.get_new_blocks(30))
+    batches = list(core.free_block_queue.batches)
+    assert core.reset_prefix_cache()
+    assert list(core.free_block_queue.batches) == batches
+    assert core.free_ids() == [block.block_id for block in core.free_block_queue.get_all_free_blocks()]
+    core.check()
+
+
+def test_a_reset_takes_the_name_from_each_of_several_blocks_with_one_content():
+    core = pool(awake=40)
+    blocks = core.get_new_blocks(3)
+    for block in blocks:
+        key = make_block_hash_with_group_id(b"the same".ljust(32), 1)
+        block.block_hash = key
+        core.cached_block_hash_to_block.insert(key, block)
+    core.check()
+    core.free_blocks(blocks)
+    assert core.reset_prefix_cache()
+    assert [block.block_hash for block in blocks] == [None] * 3
+    core.check()
