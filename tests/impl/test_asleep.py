@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from blockproof.impl import today
+from blockproof.impl.hashing.block_hash import BlockHash
 from blockproof.impl.hashing.block_hashing import make_block_hash_with_group_id
 from blockproof.impl.pool.free_queue import FreeKVCacheBlockQueue
 from blockproof.impl.today.asleep import AWAKE, SleepyQueue
@@ -154,7 +155,7 @@ def test_a_reset_takes_the_name_from_each_of_several_blocks_with_one_content():
     core = pool(awake=40)
     blocks = core.get_new_blocks(3)
     for block in blocks:
-        key = make_block_hash_with_group_id(b"the same".ljust(32), 1)
+        key = make_block_hash_with_group_id(BlockHash(b"the same".ljust(32)), 1)
         block.block_hash = key
         core.cached_block_hash_to_block.insert(key, block)
     core.check()
