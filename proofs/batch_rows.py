@@ -28,7 +28,7 @@ BOUNDED = (
     "batches and blocks that do not exist yet, and batches of up to 3 blocks that join; at the core's limits, and at "
     "limits of 2 blocks and 1 batch or entry"
 )
-_LIMITS = {"_SMALL": 2, "MANY": 1, "_MAKE": 1}
+_LIMITS = {"SMALL": 2, "MANY": 1, "_MAKE": 1}
 _BATCH_LIMITS = {"MANY": 1, "SPARSE": 1}
 _MOST, _BATCHES, _LONGEST = 3, 3, 2
 _UNMADE, _HELD, _FRESH = 50, 80, 90
@@ -58,11 +58,14 @@ def _forms() -> Iterator[Form]:
 
 
 def rows() -> Iterator[tuple[Form, ...]]:
-    """All rows."""
+    """All rows; of those that begin with a batch which has lost a block in its midst and one at its front, all of up to
+    two batches."""
     forms = list(_forms())
     last = [*forms, *(Form(left, unmade=True) for left in (1, 2))]
-    for number in range(_BATCHES + 1):
-        for row in product(*[forms] * (number - 1), *[last] * (number > 0)):
+    several = [[*[forms] * (number - 1), *[last] * (number > 0)] for number in range(_BATCHES + 1)]
+    both = [form._replace(taken=True) for form in forms if form.gone >= 0]
+    for kinds in (*several, [both], [both, last]):
+        for row in product(*kinds):
             if sum(form.left for form in row) <= _MOST:
                 yield row
 
@@ -97,7 +100,7 @@ class Made:
                 held = block_kind(_HELD + number, 1)
                 batch.blocks.insert(form.gone, held)
                 if form.elsewhere:
-                    missing.append((batch, form.gone))
+                    missing.append((batch, form.gone + form.taken))
                 self.outside.append(held)
             if form.taken:
                 batch.blocks.insert(0, block_kind(_HELD + 5 + number, 1))

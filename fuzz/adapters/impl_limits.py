@@ -15,7 +15,7 @@ from .vllm.surroundings import BLOCKS_MOVE, Changed, Surroundings
 LIMITS: Mapping[str, Mapping[str, int]] = {
     "pool.block_pool": {"_BULK": 2},
     "pool.hash_map": {"_WORTH_A_RUN": 2},
-    "pool.free_queue": {"_SMALL": 2, "MANY": 1},
+    "pool.free_queue": {"SMALL": 2, "MANY": 1},
     "pool.block": {"MANY": 1, "SPARSE": 1},
     "today.asleep": {"AWAKE": 2},
 }

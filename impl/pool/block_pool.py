@@ -309,8 +309,10 @@ class BlockPool:
         if held:
             logger.warning("prefix cache not reset: %d blocks are held; free their requests first", held)
             return False
-        self.cached_block_hash_to_block.unname_all()
+        named = self.cached_block_hash_to_block.all_blocks()
         self.cached_block_hash_to_block = self._new_names()
+        for block in named:
+            block.reset_hash()
         if self.metrics_collector is not None:
             self.metrics_collector.reset()
         if self.enable_kv_cache_events:

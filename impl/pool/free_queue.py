@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from .block import MANY, Batch, KVCacheBlock
 
-_SMALL = 16
+SMALL = 16
 """So few blocks are worth no batch of their own."""
 _MAKE = 4096
 """So many blocks at least are made at a time: one by one they would stand scattered in memory, and cost more."""
@@ -120,7 +120,7 @@ class FreeKVCacheBlockQueue:
         """Put blocks to the back, in the given order."""
         if not blocks:
             return
-        if len(blocks) <= _SMALL and self.batches:
+        if len(blocks) <= SMALL and self.batches:
             last = self.batches[-1]
             # Where none has been lost, none of these can stand in it already; so none will seem to be there twice.
             if last.left and last.left == len(last.blocks) - last.at and len(last.blocks) < MANY:
@@ -135,7 +135,7 @@ class FreeKVCacheBlockQueue:
     def append_named(self, blocks: list[KVCacheBlock]) -> bool:
         """`append_n` of many blocks if each has a name; the list is kept. False if not, or if they are few: nothing has
         changed then but states, which the caller has to set."""
-        if len(blocks) <= _SMALL:
+        if len(blocks) <= SMALL:
             return False
         batch = Batch(self, blocks)
         for block in blocks:
@@ -148,8 +148,21 @@ class FreeKVCacheBlockQueue:
 
     def prepend_n(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Put blocks to the front: afterwards it reads `blocks[0], blocks[1], ...`, then the old front."""
-        if blocks:
-            self.batches.appendleft(self._batch(blocks))
+        n = len(blocks)
+        if not n:
+            return
+        if n <= SMALL and self.batches:
+            first = self.batches[0]
+            # They come in place of some that were taken. As for `append_n`, none of these may stand in it already.
+            if n <= first.at and first.left and first.left == len(first.blocks) - first.at:
+                first.blocks[first.at - n : first.at] = blocks
+                first.at -= n
+                first.left += n
+                self.num_free_blocks += n
+                for block in blocks:
+                    block.state = first
+                return
+        self.batches.appendleft(self._batch(blocks))
 
     def get_all_free_blocks(self) -> list[KVCacheBlock]:
         """The whole queue, front first. O(n), for tests and inspection."""

@@ -261,12 +261,10 @@ class BlockHashToBlockMap:
         block.content = block.run = None
         return True
 
-    def unname_all(self) -> None:
-        """Take the identity from each block here, as before all of this is thrown away. What has none costs nothing."""
-        for registered in self.groups.values():
-            for found in registered.values():
-                for block in found.values() if isinstance(found, dict) else (found,):
-                    block.content = block.run = None
+    def all_blocks(self) -> list[KVCacheBlock]:
+        """All blocks that are registered; one with several names is there for each."""
+        entries = chain.from_iterable(registered.values() for registered in self.groups.values())
+        return [block for entry in entries for block in (entry.values() if isinstance(entry, dict) else (entry,))]
 
     def __len__(self) -> int:
         return sum(map(len, self.groups.values()))

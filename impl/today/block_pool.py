@@ -8,6 +8,7 @@ from typing import Any
 from ..hashing.block_hash import BlockHash
 from ..hashing.block_hashing import BlockHashList, external_hashes
 from ..hashing.extra_keys import CacheableRequest
+from ..pool import free_queue
 from ..pool.block import Hit, KVCacheBlock, Run, loose_run, with_and_without_identity
 from ..pool.block_pool import BlockPool
 from ..pool.events import MEDIUM_GPU, BlockRemoved
@@ -326,12 +327,13 @@ class TodayPool(BlockPool):
                     return
                 blocks = self._let_go_shared(blocks, states)
         queue, own, n = self.free_block_queue, 0, len(blocks)
-        while own < n and blocks[own].content is None:  # mostly the end of a table, which stands first
-            own += 1
-        if queue.append_named(blocks[own:] if own else blocks):
-            if own:
-                queue.prepend_n(blocks[:own])
-            return
+        if n > free_queue.SMALL:
+            while own < n and blocks[own].content is None:  # mostly the end of a table, which stands first
+                own += 1
+            if queue.append_named(blocks[own:] if own else blocks):
+                if own:
+                    queue.prepend_n(blocks[:own])
+                return
         others = [block for block in blocks if block.content is None]
         if others:
             blocks = [block for block in blocks if block.content is not None]

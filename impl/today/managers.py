@@ -265,7 +265,8 @@ class ByNames(SingleTypeKVCacheManager):
 
     def pop_table(self, request_id: str) -> list[KVCacheBlock]:
         """Forget the request; its table stays held."""
-        self.tails.pop(request_id, None)
+        if self.tails:
+            self.tails.pop(request_id, None)
         self.num_cached_block.pop(request_id, None)
         return self.req_to_blocks.pop(request_id, [])
 
@@ -323,8 +324,9 @@ class SlidingToday(ByNames, SlidingWindowManager):
     def free(self, request_id: str) -> None:
         """As before."""
         table, null = self.pop_table(request_id), self._null_block
-        nulls = bisect(table, False, key=lambda block: block is not null)
-        self.block_pool.release_by_names(table[nulls:][::-1])
+        if table and table[0] is null:
+            table = table[bisect(table, False, key=lambda block: block is not null) :]
+        self.block_pool.release_by_names(table[::-1])
 
 
 class ChunkedToday(ByNames, ChunkedLocalAttentionManager):

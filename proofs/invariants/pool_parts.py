@@ -9,7 +9,7 @@ from ...impl.pool.block import Batch
 from ..heap import Heap, Identity
 from ..solver import ProofError
 from ..symbolic import SymbolicInt, running
-from .listings import ANY_PLACE, Grown, Listing, OfBlock, as_term
+from .listings import ANY_PLACE, Gathered, Grown, Listing, OfBlock, as_term
 
 
 class Fields(NamedTuple):
@@ -154,6 +154,11 @@ class Registry:
         before, named = self.registered, self._moment.heap.as_now("content")
         self.registered = lambda y: z3.And(before(y), z3.Not(blocks.holds(y)))
         self._moment.heap.become(content=lambda y: z3.And(named(y), z3.Not(blocks.holds(y))))
+
+    def all_blocks(self) -> Listing:
+        """The blocks that are registered, each once, in any order."""
+        now = self.registered
+        return Gathered("registered", lambda _, x: z3.And(x >= 1, x < self._moment.size, now(x))).after(z3.IntVal(0))
 
     def register(self, group: Any, contents: Any, blocks: Any, row: Any) -> None:
         """Give each of different blocks that have no identity the content that stands where it stands, and register

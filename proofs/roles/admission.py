@@ -73,6 +73,7 @@ def _api_settled(names: Any) -> Any:
             remove_skipped_blocks=lambda request_id, tokens: asked.append(tokens),
             get_num_blocks_to_allocate=lambda *arguments, **named: 1,
             most_blocks_to_allocate=lambda *arguments: 1,
+            least_blocks_to_allocate=lambda *arguments: 0,
             told_of_requests=(),
         )
         manager = bare(

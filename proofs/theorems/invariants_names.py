@@ -228,10 +228,16 @@ def _reset(f: Any, v: Any) -> Any:
     def nothing(x: Any) -> Any:
         return z3.BoolVal(False)
 
-    def forgotten(i: Any) -> Fields:
-        return Fields(count, free, lambda x: z3.And(named(x), x >= i), nothing, shared)
+    listing = start.moment.registry.all_blocks()
+    start.moment.registry.all_blocks = lambda: listing  # type: ignore[method-assign]
 
-    loop = Loop(SymbolicInt(start.made), forgotten)
+    def forgotten(i: Any) -> Fields:
+        def waits(x: Any) -> Any:
+            return z3.And(named(x), z3.Not(z3.And(listing.holds(x), listing.place(x) < i)))
+
+        return Fields(count, free, waits, nothing, shared)
+
+    loop = Loop(SymbolicInt(z3.simplify(listing.length)), forgotten, listing)
     end = Fields(count, free, nothing, None, shared)
     operation = Operation(reset_prefix_cache, start.moment, (), (loop,), end, lambda value: value is True)
     return claim(operation, plain_part(v.part), v.i)
@@ -259,7 +265,7 @@ RESET = HeapTheorem(
         wrong(
             "reset_prefix_cache",
             "the map goes on to find them",
-            "self.cached_block_hash_to_block = BlockHashToBlockMap()",
+            "self.cached_block_hash_to_block = self._new_names()",
             "pass",
         ),
     ),

@@ -223,6 +223,7 @@ def test_the_map_of_identities_registers_what_is_assumed_of_it():
                     right += [known + place for place, other in enumerate(names) if other == name]
                     assert [block.block_id for block in made.blocks_of(named(name))] == right
                 assert [block.content for block in blocks[known:]] == [key(name) for name in names]
+                assert sorted(made.all_blocks(), key=lambda block: block.block_id) == blocks
                 made.check(blocks)
 
 

@@ -277,6 +277,7 @@ def test_rows_have_all_forms():
     found = {form for row in batch_rows.rows() for form in row}
     assert any(form.elsewhere for form in found)
     assert any(form.taken for form in found)
+    assert any(form.taken and form.elsewhere for form in found)
     assert any(form.unmade for form in found)
     assert any(not form.left for form in found)
     assert max(len(row) for row in batch_rows.rows()) == 3
