@@ -15,7 +15,7 @@ _BY_SECONDS: Mapping[float, str] = {
     2.5: "T7.chunked",
     5.0: "T10 T10.sparse T11",
     2.2: "T8.hit T9.hit T9.chunked S1.touch",
-    2.0: "T3.nulled.chunked T3.nulled.mamba T7.mamba T25.append T25.remove T25.remove.refused",
+    2.0: "T3.nulled.chunked T3.nulled.mamba T3.nulled.open T7.mamba T25.append T25.remove T25.remove.refused",
     1.5: "T7.align T10.sparse.mamba T16 T16.hit T25.popleft_n",
     1.3: "T23.converse",
     1.2: "T23",

@@ -133,7 +133,7 @@ class KVCacheCoordinator(ABC):
     def least_blocks_to_allocate(
         self, request_id: str, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]]
     ) -> int:
-        """At most as many as `get_num_blocks_to_allocate` says, and known at once: a full pool refuses step after step."""
+        """At most as many as `get_num_blocks_to_allocate` says, and known at once: a full pool refuses many steps."""
         return 0
 
     def get_num_blocks_to_allocate(

@@ -17,6 +17,10 @@ Names: TypeAlias = Callable[[str], Any]
 _MODULES = [importlib.import_module(f".{module.name}", __name__) for module in iter_modules(__path__)]
 FAMILIES = tuple(module for module in _MODULES if hasattr(module, "API"))
 """The modules with tables of roles, `API` for cores and `MODEL` for the model."""
+HOLD_BACK: Mapping[str, str] = {"nulled_open": "states stay for drafts whose outcome is open: T3.nulled.mamba"}
+"""What is said of another rule than that of a core where drafts are computed tokens: why it is not about the core."""
+HOLD_NOTHING: Mapping[str, str] = {"nulled_mamba": "drafts whose outcome is open hold no state: T3.nulled.open"}
+"""... and where they are none of the tokens that a manager is told."""
 _VLLM_MODULES = (
     "vllm.v1.core.single_type_kv_cache_manager",
     "vllm.v1.core.kv_cache_utils",
@@ -85,7 +89,7 @@ def impl_today() -> Subject:
     def names(name: str) -> Any:
         return mine[name] if name in mine else _names_of_impl(name)
 
-    return Subject("impl-today", _api(names), rest.packages, rest.memos)
+    return Subject("impl-today", _api(names, HOLD_NOTHING), rest.packages, rest.memos)
 
 
 def own(name: str) -> Subject:
@@ -124,13 +128,15 @@ def vllm(name: str) -> Subject:
     return Subject(name, _api(names), tuple(module.__name__ for module in modules))
 
 
-def _api(names: Names) -> Callable[[str], Callable[..., Any]]:
-    """Roles of a core with vLLM's API."""
+def _api(names: Names, others: Mapping[str, str] = HOLD_BACK) -> Callable[[str], Callable[..., Any]]:
+    """Roles of a core with vLLM's API; `others`: those of another rule than its own, and why."""
     bound: dict[str, Callable[..., Any]] = {}
     table: Mapping[str, Callable[[Names], Callable[..., Any]]]
     table = {role: bind for family in FAMILIES for role, bind in family.API.items()}
 
     def find(role: str) -> Callable[..., Any]:
+        if role in others:
+            raise UnavailableError(others[role])
         if role not in bound:
             if role not in table:
                 raise UnavailableError(f"no function of the API plays the role {role}")

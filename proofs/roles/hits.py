@@ -236,7 +236,12 @@ def _api_limit(names: Any) -> Callable[..., Any]:
             enable_caching=True,
             log_stats=False,
             prefix_cache_stats=None,
-            coordinator=bare(_Record, find_longest_cache_hit=find, find_hit=find_with_its_boundary),
+            coordinator=bare(
+                _Record,
+                find_longest_cache_hit=find,
+                find_hit=find_with_its_boundary,
+                finds_nothing=lambda hashes: False,
+            ),
             block_pool=bare(_Record, enable_kv_cache_events=False),
             empty_kv_cache_blocks=None,
         )

@@ -34,6 +34,8 @@ KINDS: Mapping[str, ProvedKind] = {
         ProvedKind("mamba", Mamba, "MambaManager", "MambaSpec", "p", "num_speculative_blocks", reads=False),
     )
 }
+STATES = "mamba"
+"""States in the modes none and all."""
 ALIGN = "align"
 """States in mode align; their kind by itself stands for the modes none and all."""
 

@@ -13,6 +13,8 @@ from inspect import signature
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import z3
+
 from ...model.attention import Mamba, Rule
 from ...model.ops import NULL
 from ..bare import bare
@@ -100,14 +102,29 @@ class Pool:
 
     def __init__(self, symbolic: bool) -> None:
         self.symbolic = symbolic
-        self.free: Any = None
-        """Free blocks at the start, where somebody asks."""
+        self.free: Any = SymbolicInt(z3.Int("free_at_start")) if symbolic else self.num_gpu_blocks
+        """Free blocks at the start: any number, so that both ways are gone where a core asks."""
         self.taken: Any = 0
         self.returned: list[Any] = []
 
     def get_num_free_blocks(self) -> Any:
         """Blocks still in the queue."""
         return self.free - self.taken
+
+    @property
+    def free_block_queue(self) -> "Pool":
+        """What is asked how many blocks are free."""
+        return self
+
+    @property
+    def num_free_blocks(self) -> Any:
+        """The same, of the queue."""
+        return self.get_num_free_blocks()
+
+    def get_new_block(self) -> Any:
+        """One block."""
+        self.taken = self.taken + 1
+        return Block(1_000 + len(self.returned))
 
     def get_new_blocks(self, num_blocks: Any) -> Any:
         """So many blocks; ValueError for a negative number, which corrupts a queue."""
@@ -266,6 +283,10 @@ class Managed:
     def after(self) -> Any:
         """The table."""
         return self.manager.req_to_blocks[REQUEST]
+
+    def note_nulls(self, nulls: Any) -> None:
+        """The core knows that so many entries at the front of the table are null."""
+        self.manager.num_leading_nulls[REQUEST] = nulls
 
     def null(self, computed: Any) -> None:
         """Entries out of sight become null."""

@@ -9,6 +9,7 @@ from ...model.state import State
 from ..bare import bare
 from ..claims import every
 from ..symbolic_table import SymbolicTable, count, pick
+from .kinds import STATES
 from .model_request import Modelled
 from .one_request import KINDS, Managed, Step, made
 
@@ -25,6 +26,7 @@ def _roles(names: Any, one: Any) -> dict[str, Callable[..., Any]]:
         roles[f"gate_{kind}"] = lambda step, kind=kind: one(names, kind, _step(step)).predicted(gate=True)
         roles[f"taken_{kind}"] = lambda step, kind=kind: one(names, kind, _step(step)).taken()
         roles[f"nulled_{kind}"] = lambda *numbers, kind=kind: _nulled(_Kind(names, one, kind), *numbers)
+    roles["nulled_open"] = lambda *numbers: _nulled(_Kind(names, one, STATES, True), *numbers)
     roles["states"] = lambda *numbers: _states(_Kind(names, one, "align"), *numbers)
     return roles
 
@@ -72,6 +74,8 @@ class _Kind(NamedTuple):
     one: Any
     """Makes a manager, or a model, with one request."""
     kind: str
+    noted: bool = False
+    """Whether it knows how many entries of a table are null."""
 
 
 def _nulled(of: _Kind, b: Any, size: Any, length: Any, nulls: Any, c: Any, registered: Any) -> Nulled:
@@ -95,6 +99,8 @@ def _nulled(of: _Kind, b: Any, size: Any, length: Any, nulls: Any, c: Any, regis
         block,
     )
     subject = of.one(of.names, of.kind, step, table)
+    if of.noted:
+        subject.note_nulls(count(nulls))
     subject.null(count(c))
     return Nulled(Table(of.one, subject.after()), [codec.write(block) for block in subject.returned])
 
@@ -200,7 +206,7 @@ def _api_touched(names: Any) -> Callable[..., tuple[Any, Any]]:
 
 
 MODEL: dict[str, Any] = {
-    **_roles(None, Modelled),
+    **{role: bound for role, bound in _roles(None, Modelled).items() if role != "nulled_open"},
     "missing_blocks": arith.missing_blocks,
     "touched": _model_touched,
 }

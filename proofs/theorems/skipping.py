@@ -201,6 +201,25 @@ T3_TABLE_MAMBA = Theorem(
     meaning=T3_TABLE_SLIDING.meaning,
 )
 
+T3_TABLE_OPEN = Theorem(
+    id="T3.nulled.open",
+    sentence="Where drafts whose outcome is open are none of the tokens that count, nulling a table of states frees "
+    "exactly the blocks out of sight that are not null already (as T3.nulled.sliding): nothing stays for p drafts.",
+    variables=T3_TABLE_MAMBA.variables,
+    assume=lambda v: [*_any_table(v, v.c - 1), v.p >= 0],
+    claim=lambda f, v: _nulls_all(f.nulled_open, v, v.p, f.skipped_mamba(v.c)),
+    controls=(
+        NegativeControl(
+            "states stay for drafts all the same",
+            claim=lambda f, v: _nulls_all(f.nulled_open, v, v.p, f.skipped_mamba(max(0, v.c - v.p))),
+        ),
+        NegativeControl("the last state goes, too", {"nulled_open": _stops_before(0)}),
+    ),
+    unroll=3,
+    bounded=_FEW + " The core knows how many entries are null.",
+    meaning=T3_TABLE_SLIDING.meaning,
+)
+
 # Drafts that are taken back.
 
 _TAKEN_BACK = {**_POINTS, "r": "tokens that are taken back"}
@@ -269,6 +288,7 @@ THEOREMS = (
     T3_TABLE_SLIDING,
     T3_TABLE_CHUNKED,
     T3_TABLE_MAMBA,
+    T3_TABLE_OPEN,
     T3_SETTLED,
     T3_DRAFTS,
 )
