@@ -29,6 +29,8 @@ from blockproof.impl.tensors.table_layout import GroupTable
 PACKAGE = device_tables.__package__
 NUM_BLOCKS = 1000
 STEPS_OF_A_CASE = 50
+MANY, STEPS_OF_MANY = 400, 6
+"""So many requests, and steps, has a case in which one program of a kernel cannot do all there is to do."""
 
 
 class LateQueue(HostQueue):
@@ -80,7 +82,8 @@ class Case:
         self.rank = draw.randrange(parallel)
         rings = draw.random() < 0.2  # beside a table that ends no ring begins anew
         self.groups = [self._group(parallel, rings) for _ in range(draw.randint(1, 3))]
-        self.requests = draw.randint(1, 6)
+        self.many = draw.random() < 0.05
+        self.requests = draw.randint(MANY // 2, MANY) if self.many else draw.randint(1, 6)
         self.rows: list[list[list[int]]] = [[[] for _ in range(self.requests)] for _ in self.groups]
 
     def _group(self, parallel: int, rings: bool) -> GroupTable:
@@ -219,15 +222,17 @@ def steps(
     while done < number:
         case = Case(draw)
         host = tables(case.groups, case.requests, num_blocks=NUM_BLOCKS, rank=case.rank, interleave=case.interleave)
-        device = open_tables(host, 250)
-        captured = [draw.randrange(2 * STEPS_OF_A_CASE) for _ in range(2)]
+        device = open_tables(host, 20_000 if case.many else 250)
+        if draw.random() < 0.3:
+            device.kernels.held = 0  # Triton's search in memory, as they do among more requests
+        captured = [draw.randrange(2 * (STEPS_OF_MANY if case.many else STEPS_OF_A_CASE)) for _ in range(2)]
         waiting: list[tuple[Expected, list[torch.Tensor]]] = []
-        for step in range(min(STEPS_OF_A_CASE, number - done)):
+        for step in range(min(STEPS_OF_MANY if case.many else STEPS_OF_A_CASE, number - done)):
             done += 1
             if step == captured[0]:
                 device.capture(draw.choice((4, 30)), draw.choice((8, 60)))
             if step == captured[1]:
-                device.capture(30, case.requests)  # read in place
+                device.capture(600 if case.many else 30, case.requests)  # read in place
             for _ in range(draw.choice((0, 1, 1, 2, 4))):
                 case.change(host)
             tokens = case.schedule(host)
@@ -255,7 +260,8 @@ def opener(kernels: str, device: str, queue: type[HostQueue], module: Any = devi
     make = (kernel_module(where, kernels) if isinstance(kernels, str) else kernels).for_tables
 
     def open_tables(host: BlockTables, most: int) -> Any:
-        return module.DeviceTables(host, where, most, max_changes=40, kernels=make, queue=queue())
+        changes = 40 if host.max_requests < MANY // 2 else 600
+        return module.DeviceTables(host, where, most, max_changes=changes, kernels=make, queue=queue())
 
     return open_tables
 
@@ -264,6 +270,8 @@ def opener(kernels: str, device: str, queue: type[HostQueue], module: Any = devi
 
 FAULTS: dict[str, list[tuple[str, str, str]]] = {
     "triton_kernels": [
+        ("all programs write the first one's entries", "at = tl.program_id(0) * TILE", "at = tl.program_id(0) * 0"),
+        ("all programs map the first one's tokens", "token = tl.program_id(0) * TILE", "token = tl.program_id(0) * 0"),
         ("slots are one too high", "wide * width + offset_in_block", "wide * width + offset_in_block + 1"),
         ("slots come from the first group's table", "at = tl.load(there + 2) + row", "at = tl.load(numbers + 2) + row"),
         ("entries come to the first group's table", "tl.load(there + 2) + row * tl", "tl.load(numbers + 2) + row * tl"),
@@ -274,6 +282,8 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
         ("a token belongs to the request that ends before it", ", 0) > token", ", 0) >= token"),
         ("all tokens are the first request's", "tl.where(rounds == 0, token, 0)", "token * 0"),
         ("a search ends early", "for _ in range(rounds):", "for _ in range(rounds - 1):"),
+        ("a search in memory goes past the token", "end > token, middle, high)", "end >= token, middle, high)"),
+        ("a search in memory begins with the request", "+ low - 1, mask=inside & (low > 0)", "+ low, mask=inside"),
         ("another rank's tokens are written, too", "== tl.load(there + 8)", ">= 0"),
         ("a ring is left", "entry = entry % tl.load(there + 9)", "entry = entry * 1"),
         ("null becomes a block", "tl.where(block == 0, 0, block * split + part)", "block * split + part"),

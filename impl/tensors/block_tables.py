@@ -12,7 +12,7 @@ import numpy as np
 from numpy import less, less_equal
 
 from .arrays import INT32, ONE, BlockIds, Integers, Places, Rows, least_and_most, listed, ranges, whole_numbers
-from .table_layout import GroupTable, TableLayout
+from .table_layout import POSITIONS, GroupTable, TableLayout
 
 NULL_BLOCK = 0
 UNSIGNED = np.dtype(np.uint64)
@@ -64,11 +64,14 @@ class BlockTables:
         rank: int = 0,
         interleave: int = 1,
     ) -> None:
-        """Empty rows. `num_blocks` bounds the ids; `rank` and `interleave` matter where ranks share tokens."""
+        """Empty rows. `num_blocks` bounds the ids, as does what 32 bits can name of the parts of split blocks; `rank`
+        and `interleave` matter where ranks share tokens."""
+        if num_blocks < 1:
+            raise ValueError(f"num_blocks is {num_blocks}: give at least 1, the null block")
         self.layout = TableLayout(groups, max_requests, rank, interleave)
         self.groups = self.layout.groups
         self.max_requests = max_requests
-        self.num_blocks = min(num_blocks, 2**31)  # what int32 can name
+        self.num_blocks = min(num_blocks, 2**31 // self.layout.split)
         self._flat = np.zeros(self.layout.entries, np.int32)
         # A cell is a row of a group, counted over all groups. Of each: the entry before its first one, the last one it
         # may have, the last one it has, and the last one that is null.
@@ -79,7 +82,7 @@ class BlockTables:
         self._last, self._null = self._before.copy(), self._before.copy()
         self._last_of = self._last.reshape(len(groups), max_requests)  # the same, by group
         self._first_cells = np.arange(0, len(self._last), max_requests)[:, None]
-        self._tokens = np.array([[group.tokens] for group in groups])
+        self._tokens = np.array([group.tokens for group in groups], np.int64)[:, None]
         self._tokens_of_all = np.array(groups[0].tokens) if len({*self._tokens.flat}) == 1 else None
         # Tokens of a row have places in all groups from `_first` on, up to `_behind`.
         self._first, self._behind = np.zeros((2, max_requests), np.int64)
@@ -186,6 +189,7 @@ class BlockTables:
 
     def move(self, source: int, target: int) -> None:
         """Make row `target` of every group what `source` is, and `source` empty."""
+        self._checked(whole_numbers([source, target]))
         if source != target:
             self.swap(source, target)
             self.clear([source])
@@ -288,7 +292,9 @@ class BlockTables:
         for index in range(len(self.groups)) if groups is None else groups:
             cells = rows[some] + self._first_cell(index)
             group = self.groups[index]
-            held = (self._last - self._before)[cells] * group.tokens if not group.ring else np.full(len(some), 2**31)
+            held = (
+                (self._last - self._before)[cells] * group.tokens if not group.ring else np.full(len(some), POSITIONS)
+            )
             wrong = np.flatnonzero((starts[some] < 0) | (lengths[some] > held - starts[some]))
             if wrong.size:
                 at = starts[some][i := wrong[0]]
@@ -301,6 +307,9 @@ class BlockTables:
             if null.any():
                 i = int(null.argmax())
                 raise self._unmapped(cells[owner[i]], max(starts[some][owner[i]], entry[i] * group.tokens))
+        if (wrong := some[(starts[some] < 0) | (lengths[some] > POSITIONS - starts[some])]).size:  # of no group asked
+            at = starts[i := wrong[0]]
+            raise ValueError(f"row {rows[i]}, {lengths[i]} tokens from {at}: positions are 0 to {POSITIONS - 1}")
 
     def _extend(self, group: int | None, rows: Rows, ids: Integers, added: Places, keep: bool) -> None:
         cells = self._cells(group, where := self._different(whole_numbers(rows)))
@@ -339,7 +348,7 @@ class BlockTables:
             self._note_null(np.repeat(cells, added), at, ids)
         elif not self._some_null and (group is None or len(self.groups) == 1):
             held = counts.reshape(len(self.groups), len(where)) * self._tokens
-            self._behind[where] = held[0] if len(held) == 1 else held.min(axis=0)
+            self._behind[where] = held[0] if len(held) == 1 else held.min(axis=0, initial=POSITIONS)
             return
         self._bound(where)
 
@@ -351,11 +360,11 @@ class BlockTables:
     def _bound(self, rows: Places) -> None:
         """Find anew which tokens of these rows have places in all groups."""
         before, last, null = (
-            each.reshape(len(self.groups), -1).take(rows, axis=1) for each in (self._before, self._last, self._null)
+            each.reshape(self._last_of.shape).take(rows, axis=1) for each in (self._before, self._last, self._null)
         )
-        self._first[rows] = first = ((null - before) * self._tokens).max(axis=0)
+        self._first[rows] = first = ((null - before) * self._tokens).max(axis=0, initial=0)
         self._some_null |= bool(first.any())
-        self._behind[rows] = ((last - before) * self._tokens).min(axis=0)
+        self._behind[rows] = ((last - before) * self._tokens).min(axis=0, initial=POSITIONS)
 
     def _mark(self, at: Integers, values: Entries) -> None:
         if at.size:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from .block_tables import KEPT, BlockTables
-from .kernel_choice import kernel_module
+from .kernel_choice import kernel_module, usable_device
 from .queues import HostQueue, queue_of
 from .table_layout import HEADER, TableLayout
-from .torch_kernels import NO_SLOT
+from .torch_kernels import NO_SLOT, TorchKernels
 
 if TYPE_CHECKING:
     import torch
@@ -70,14 +70,15 @@ class DeviceTables:
     ) -> None:
         """Empty tables, and room for steps of `max_tokens` tokens. A step that changes more than `max_changes` entries
         takes several copies. `kernels` makes the kernels, `queue` replaces that of the device. One for each `host`,
-        which tells once what has changed."""
+        which tells once what has changed. ValueError for sizes that are no room, and for a device that cannot be used.
+        """
         import torch
 
         if max_tokens < 0 or max_changes < 1:
             raise ValueError(f"room for {max_tokens} tokens and {max_changes} changes: give 0 and 1 at least")
         self.host = host
         self.layout = layout = host.layout
-        self.device = torch.device(device)
+        self.device = usable_device(device)
         self.max_tokens = max_tokens
         self.max_changes = max_changes
         self.queue = queue or queue_of(self.device)
@@ -92,6 +93,8 @@ class DeviceTables:
         self._buffer = self._buffers[0]
         read = self.queue.memory(BUFFERS + 1)  # the last is of no buffer
         self._read = read.numpy().data
+        if not layout.groups:
+            kernels = TorchKernels  # there is nothing to launch, and nothing to point at
         self.kernels = (kernels or kernel_module(self.device).for_tables)(layout, self.device, read)
         self._graphs: dict[tuple[int, int], list[Replays]] = {}
         """By the changes and the tokens for which they were captured, the smallest first; of each buffer."""
@@ -108,8 +111,9 @@ class DeviceTables:
         """Bring the tables up to date, and return the places of the tokens scheduled: (groups, tokens).
 
         Places up to `pad_to` are `NO_SLOT`, for a graph that was captured with so many tokens. Work queued afterwards
-        on the same stream sees both. Where nothing has changed and nothing is scheduled, nothing is launched.
-        ValueError for more tokens than there is room for.
+        on the same stream sees both. All steps are on one stream, since each says that the one before has been read.
+        Where nothing has changed and nothing is scheduled, nothing is launched. ValueError for more tokens than there
+        is room for.
         """
         host = self.host
         tokens = host.num_tokens
@@ -152,8 +156,10 @@ class DeviceTables:
         """Queue the kernels for a step of at most so many changed entries and tokens that `upload` has copied.
 
         This may be captured in a graph together with what reads the tables, to be replayed once for each `upload`: how
-        much there is to do they read there. Where there is nothing of a kind, its kernel is left out.
+        much there is to do they read there. Where there is nothing of a kind, its kernel is left out. ValueError for
+        more than there is room for.
         """
+        self._check_room(changes, tokens)
         self._launch(self._staged, changes, tokens)
 
     def _launch(self, staged: torch.Tensor, changes: int, tokens: int) -> None:
@@ -168,10 +174,11 @@ class DeviceTables:
         Steps without changes, or without tokens, have graphs of their own, with one kernel. Of several graphs `commit`
         takes the smallest that fits. ValueError for more than there is room for.
         """
-        if not (0 <= changes <= self.max_changes and 0 <= tokens <= self.max_tokens):
-            raise ValueError(
-                f"{changes} changes and {tokens} tokens: there is room for {self.max_changes} and {self.max_tokens}"
-            )
+        self._check_room(changes, tokens)
+        if not self.layout.groups:
+            return
+        if isinstance(self.kernels, TorchKernels) and self.device.type == "cuda":
+            raise ValueError("torch's kernels read on the host how much there is to do: graphs need Triton")
         import torch
 
         nothing = torch.tensor([0, 0, 0, 0, 0, BUFFERS, 0, 0], dtype=torch.int32, device=self.device)
@@ -188,6 +195,12 @@ class DeviceTables:
             self._graphs[sizes] = replays
         self._graphs = dict(sorted(self._graphs.items(), key=lambda graph: sum(graph[0])))
         self._of_tokens.clear()
+
+    def _check_room(self, changes: int, tokens: int) -> None:
+        if not (0 <= changes <= self.max_changes and 0 <= tokens <= self.max_tokens):
+            raise ValueError(
+                f"{changes} changes and {tokens} tokens: there is room for {self.max_changes} and {self.max_tokens}"
+            )
 
     def _copied(self, buffer: _Buffer, changes: int, tokens: int) -> None:
         used = self.layout.staged(changes)

@@ -1,4 +1,4 @@
-"""Which kernels a device gets: Triton's, or torch's."""
+"""Which device is used, and which kernels it gets: Triton's, or torch's."""
 
 from __future__ import annotations
 
@@ -15,3 +15,16 @@ def kernel_module(device: torch.device, name: str | None = None) -> Any:
     if name is None:
         name = "triton" if device.type == "cuda" and find_spec("triton") else "torch"
     return import_module(f".{name}_kernels", __package__)
+
+
+def usable_device(device: str | torch.device | None) -> torch.device:
+    """Which device this is; "cuda" where there is one, else "cpu", unless given. ValueError if it cannot be used."""
+    import torch
+
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"device {str(device)!r} cannot be used here ({reason}): give one that can") from error

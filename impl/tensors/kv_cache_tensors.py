@@ -15,7 +15,7 @@ import numpy as np
 
 from ..specs.interface import KVCacheConfig
 from .arrays import Places, pairs_of, whole_numbers
-from .kernel_choice import kernel_module
+from .kernel_choice import kernel_module, usable_device
 from .layer_cache import NULL_BLOCK, LayerCache, import_torch
 from .layout import plan_tensors
 from .queues import sent
@@ -129,25 +129,39 @@ class KVCacheTensors:
         sizes = [buffer.untyped_storage().nbytes() for buffer in self.buffers]
         if sizes != [tensor.size for tensor in self.config.kv_cache_tensors]:
             raise ValueError("a buffer is a part of larger memory, which is not ours to give back")
-        import torch
-
         self._asleep = True
-        for buffer in self.buffers:
-            buffer.untyped_storage().resize_(0)
-        if self.buffers and self.device.type == "cuda":
-            torch.cuda.empty_cache()  # to the device, not only to the allocator
+        self._give_back()
 
     def wake(self) -> None:
         """Allocate all buffers anew, zeroed, under the same views. Addresses change: graphs are captured anew.
 
-        ValueError unless they sleep: what they hold would be lost.
+        ValueError unless they sleep: what they hold would be lost. `KVCacheOutOfMemoryError` where memory runs out, and
+        they sleep on.
         """
         if not self._asleep:
             raise ValueError("the buffers have their memory: call `sleep` first")
-        self._asleep = False
-        for buffer, tensor in zip(self.buffers, self.config.kv_cache_tensors, strict=True):
-            buffer.untyped_storage().resize_(tensor.size)
+        _refuse_what_cannot_fit(self.config, self.device)
+        sizes = [tensor.size for tensor in self.config.kv_cache_tensors]
+        for index, buffer in enumerate(self.buffers):
+            try:
+                buffer.untyped_storage().resize_(sizes[index])
+                continue
+            except (MemoryError, RuntimeError) as error:
+                self._give_back()
+                if not _is_out_of_memory(error):
+                    raise
+            raise _out_of_memory(self.config, self.device, index, sum(sizes[:index]))
+        for buffer in self.buffers:
             buffer.zero_()
+        self._asleep = False
+
+    def _give_back(self) -> None:
+        import torch
+
+        for buffer in self.buffers:
+            buffer.untyped_storage().resize_(0)
+        if self.buffers and self.device.type == "cuda":
+            torch.cuda.empty_cache()  # to the device, not only to the allocator
 
     def _existing(self, ids: Places, verb: str) -> Places:
         wrong = ids[(ids < 0) | (ids >= self.num_blocks)]
@@ -175,7 +189,7 @@ def allocate_kv_cache(
     import torch
 
     plan_tensors(config)
-    where = _usable_device(device)
+    where = usable_device(device)
     _refuse_what_cannot_fit(config, where)
     buffers: list[torch.Tensor] = []
     for index, tensor in enumerate(config.kv_cache_tensors):
@@ -198,18 +212,6 @@ def _zeros(size: int, device: torch.device) -> torch.Tensor:
     import torch
 
     return torch.zeros(size, dtype=torch.uint8, device=device)
-
-
-def _usable_device(device: str | torch.device | None) -> torch.device:
-    import torch
-
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"device {str(device)!r} cannot be used here ({reason}): give one that can") from error
 
 
 def _is_out_of_memory(error: Exception) -> bool:

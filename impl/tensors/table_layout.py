@@ -21,6 +21,8 @@ FIELDS = (
     "host_base", "host_row", "device_base", "stride", "split", "size", "width", "parallel", "rank", "entries", "state"
 )  # fmt: skip
 """What the kernels are told of a group, in this order; `stride` and `entries` are counted on the device."""
+POSITIONS = 2**31
+"""Positions are less than that."""
 LINE = 16
 """Entries in a line of the host's cache. A row has an odd number of lines: were rows a power of two apart, those that
 many requests write at once would have to share a few places of the cache. Measured: 768 rows in 1.6 us, not in 6.2."""
@@ -97,7 +99,7 @@ def _check(index: int, group: GroupTable, rank: int, interleave: int) -> None:
     for what in ("block_size", "max_blocks", "parallel"):
         if getattr(group, what) < 1:
             raise ValueError(f"group {index}: {what} is {getattr(group, what)}: give at least 1")
-    if not group.ring and group.max_blocks * group.tokens > 2**31:
+    if group.tokens >= POSITIONS or (not group.ring and group.max_blocks * group.tokens > POSITIONS):
         raise ValueError(f"group {index}: {group.max_blocks} blocks of {group.tokens} tokens: positions have 31 bits")
     width = group.kernel_block_size
     if width is not None and (width < 1 or group.block_size % width):

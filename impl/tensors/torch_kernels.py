@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .table_layout import HEADER, TableLayout
+from .table_layout import FIELDS, HEADER, TableLayout
 
 if TYPE_CHECKING:
     import torch
@@ -112,7 +112,7 @@ def numbers_on(layout: TableLayout, device: torch.device) -> torch.Tensor:
     """int32 (groups, fields): what the kernels are told of each group."""
     import torch
 
-    return torch.from_numpy(np.array(layout.numbers, np.int32)).to(device)
+    return torch.from_numpy(np.array(layout.numbers, np.int32).reshape(-1, len(FIELDS))).to(device)
 
 
 def zero_pages(pages: Sequence[torch.Tensor], block_ids: torch.Tensor) -> None:

@@ -101,28 +101,40 @@ def _map_tokens(
     rounds = tl.load(staged + 6)
     token = tl.program_id(0) * TILE + tl.arange(0, TILE)
     inside = token < tokens
-    # All requests are read at once, since each read may go to the host's memory; a program alone does not wait for
-    # their number.
-    number = tl.arange(0, REQUESTS)
-    asked = number < (most_requests if ALONE else requests)
-    of_number = staged + HEADER + number
-    rows = tl.load(of_number, mask=asked, other=0)
-    starts = tl.load(of_number + most_requests, mask=asked, other=0)
-    ends = tl.load(of_number + 2 * most_requests, mask=asked, other=0)
-    ends = tl.where(number < requests, ends, 2147483647)
-    # The request of a token is the first that ends behind it.
+    of_requests = staged + HEADER
     low = tl.where(rounds == 0, token, 0)
-    high = low * 0 + requests
-    for _ in range(rounds):
-        middle = (low + high) // 2
-        behind = tl.gather(ends, tl.minimum(middle, REQUESTS - 1), 0) > token
-        high = tl.where(behind, middle, high)
-        low = tl.where(behind, low, middle + 1)
-    low = tl.minimum(low, REQUESTS - 1)
-    begin = tl.where(low > 0, tl.gather(ends, tl.maximum(low - 1, 0), 0), 0)
-    row = tl.gather(rows, low, 0)
+    if REQUESTS:
+        # All requests are read at once, since each read may go to the host's memory; a program alone does not wait for
+        # their number.
+        number = tl.arange(0, REQUESTS)
+        asked = number < (most_requests if ALONE else requests)
+        rows = tl.load(of_requests + number, mask=asked, other=0)
+        starts = tl.load(of_requests + most_requests + number, mask=asked, other=0)
+        ends = tl.load(of_requests + 2 * most_requests + number, mask=asked, other=0)
+        ends = tl.where(number < requests, ends, 2147483647)
+        # The request of a token is the first that ends behind it.
+        high = low * 0 + requests
+        for _ in range(rounds):
+            middle = (low + high) // 2
+            behind = tl.gather(ends, tl.minimum(middle, REQUESTS - 1), 0) > token
+            high = tl.where(behind, middle, high)
+            low = tl.where(behind, low, middle + 1)
+        low = tl.minimum(low, REQUESTS - 1)
+        begin = tl.where(low > 0, tl.gather(ends, tl.maximum(low - 1, 0), 0), 0)
+        row = tl.gather(rows, low, 0)
+        start = tl.gather(starts, low, 0)
+    else:
+        high = low * 0 + requests
+        for _ in range(rounds):
+            middle = (low + high) // 2
+            end = tl.load(of_requests + 2 * most_requests + middle, mask=inside & (middle < requests), other=2147483647)
+            high = tl.where(end > token, middle, high)
+            low = tl.where(end > token, low, middle + 1)
+        begin = tl.load(of_requests + 2 * most_requests + low - 1, mask=inside & (low > 0), other=0)
+        row = tl.load(of_requests + low, mask=inside, other=0)
+        start = tl.load(of_requests + most_requests + low, mask=inside, other=0)
     row = tl.where(inside, row, 0)
-    local = tl.where(inside, tl.gather(starts, low, 0) + token - begin, 0)
+    local = tl.where(inside, start + token - begin, 0)
     there = numbers + group * FIELDS
     width = tl.load(there + 6)
     mine = inside
@@ -153,6 +165,9 @@ def _map_tokens(
 
 class TritonKernels:
     """The kernels of tables and slots for one layout on one device, called as those of `torch_kernels`."""
+
+    held = 2048
+    """The requests of which so many there may be a program holds in registers; among more it searches in memory."""
 
     def __init__(self, layout: TableLayout, device: torch.device, read: torch.Tensor) -> None:
         self.layout = layout
@@ -186,7 +201,7 @@ class TritonKernels:
             *sizes,
             **self.has,
             ALONE=tokens <= TILE,
-            REQUESTS=max(triton.next_power_of_2(layout.max_requests), 2),
+            REQUESTS=max(triton.next_power_of_2(most), 2) if (most := layout.max_requests) <= self.held else 0,
             HEADER=HEADER,
             FIELDS=len(FIELDS),
             TILE=TILE,
@@ -217,10 +232,18 @@ def _copy_pages(sources, targets, pairs, page, WORD: tl.constexpr, TILE: tl.cons
 
 
 @lru_cache(maxsize=64)
-def _on(device: torch.device, addresses: tuple[int, ...]) -> torch.Tensor:
+def _kept(device: torch.device, stream: int, addresses: tuple[int, ...]) -> torch.Tensor:
     import torch
 
     return torch.tensor(addresses, dtype=torch.int64, device=device)
+
+
+def _on(device: torch.device, pages: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Their addresses. Each stream has its own: what is dropped may be anybody's, once this stream is done with it."""
+    import torch
+
+    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+    return _kept(device, stream, tuple(each.data_ptr() for each in pages))
 
 
 def _words(pages: Sequence[torch.Tensor]) -> tuple[int, Any]:
@@ -235,8 +258,7 @@ def zero_pages(pages: Sequence[torch.Tensor], block_ids: torch.Tensor) -> None:
     page, word = _words(pages)
     tile = min(triton.next_power_of_2(page), 4096)
     grid = len(block_ids), len(pages), triton.cdiv(page, tile)
-    addresses = _on(block_ids.device, tuple(each.data_ptr() for each in pages))
-    _zero_pages[grid](addresses, block_ids, page, WORD=word, TILE=tile)
+    _zero_pages[grid](_on(block_ids.device, pages), block_ids, page, WORD=word, TILE=tile)
 
 
 def copy_pages(sources: Sequence[torch.Tensor], targets: Sequence[torch.Tensor], pairs: torch.Tensor) -> None:
@@ -244,7 +266,7 @@ def copy_pages(sources: Sequence[torch.Tensor], targets: Sequence[torch.Tensor],
     page, word = _words([*sources, *targets])
     tile = min(triton.next_power_of_2(page), 4096)
     grid = len(pairs), len(sources), triton.cdiv(page, tile)
-    read, written = (_on(pairs.device, tuple(each.data_ptr() for each in side)) for side in (sources, targets))
+    read, written = (_on(pairs.device, side) for side in (sources, targets))
     _copy_pages[grid](read, written, pairs, page, WORD=word, TILE=tile)
 
 
@@ -277,7 +299,7 @@ def _decode(
     WIDE: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    token = tl.program_id(0)
+    token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     position = tl.load(positions + token).to(tl.int32)
     blocks = table + tl.load(rows + token).to(tl.int64) * stride_row
@@ -315,6 +337,8 @@ def attention(query: torch.Tensor, cache: PagedKeys, rows: torch.Tensor, positio
     """See `paged_attention.attention`. A program reads the whole context of one token and one head of the keys."""
     tokens, heads, width = query.shape
     per_head = heads // cache.keys.shape[2]
+    wide = max(triton.next_power_of_2(width), 16)
+    tile = min(max(32768 // (wide * cache.keys.element_size()), 16), 64)  # so that small GPUs have room for it, too
     query, rows, positions = query.contiguous(), rows.contiguous(), positions.contiguous()
     out = query.new_empty(query.shape)
     _decode[(tokens, cache.keys.shape[2])](
@@ -335,7 +359,7 @@ def attention(query: torch.Tensor, cache: PagedKeys, rows: torch.Tensor, positio
         QUERIES=max(triton.next_power_of_2(per_head), 16),
         HEADS=heads,
         WIDTH=width,
-        WIDE=max(triton.next_power_of_2(width), 16),
-        TILE=64,
+        WIDE=wide,
+        TILE=tile,
     )
     return out

@@ -16,10 +16,10 @@ INTERPRETS = find_spec("triton") is not None and tuple(map(int, version("triton"
 needs_triton = pytest.mark.skipif(not INTERPRETS, reason="make kernels")
 
 
-def interpreted(*words: str, script: str = "device_steps.py") -> str:
+def interpreted(*words: str, script: str = "benchmarks/device_steps.py") -> str:
     """What a script prints of Triton's kernels, interpreted."""
-    command = [sys.executable, f"benchmarks/{script}", "--kernels", "triton", *words]
+    command = [sys.executable, script, *words]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from blockproof.impl import HostPool, KVCacheTensors, allocate_kv_cache
-from blockproof.impl.tensors import host_pool
+from blockproof.impl import HostPool, KVCacheOutOfMemoryError, KVCacheTensors, allocate_kv_cache
+from blockproof.impl.tensors import host_pool, kv_cache_tensors
 
 from .devices import ROOT, needs_triton, torch
 from .small_layers import config, full, mamba, mla
@@ -116,6 +116,30 @@ def test_who_sleeps_gives_memory_back_and_wakes_under_the_same_views(device):
     pool.wait()
     assert shown(made) == [[0, 0, 4, 0, 0, 0], [0, 0, 44, 0, 0, 0]]
     assert all(view[2].any() and not view[3].any() for view in views)
+
+
+def test_who_finds_no_memory_sleeps_on(monkeypatch):
+    made = filled()
+    made.sleep()
+    with monkeypatch.context() as full:
+        full.setattr(kv_cache_tensors, "_host_memory_available", lambda: 100)
+        with pytest.raises(KVCacheOutOfMemoryError, match="out of memory on cpu"):
+            made.wake()
+    grow = torch.UntypedStorage.resize_
+
+    def second_fails(storage, size):
+        if size and made.buffers[0].untyped_storage().nbytes():
+            raise RuntimeError("CUDA out of memory")
+        return grow(storage, size)
+
+    with monkeypatch.context() as full:
+        full.setattr(torch.UntypedStorage, "resize_", second_fails)
+        with pytest.raises(KVCacheOutOfMemoryError, match="asked for tensor 1") as refused:
+            made.wake()
+    assert refused.value.allocated == made.config.kv_cache_tensors[0].size
+    assert [buffer.untyped_storage().nbytes() for buffer in made.buffers] == [0, 0, 0]
+    made.wake()
+    assert shown(made) == [[0] * 6] * 3
 
 
 def test_memory_of_somebody_else_is_not_given_back():

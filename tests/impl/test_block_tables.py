@@ -182,10 +182,12 @@ def test_a_change_that_cannot_be_made_is_refused_as_a_whole(change, says):
         (GroupTable(4, 1, kernel_block_size=2, state=True), "a state is neither split nor shared"),
         (GroupTable(1024, 2**21), "cannot be named by 32 bits"),
         (GroupTable(1024, 2**21 + 1), "2097153 blocks of 1024 tokens: positions have 31 bits"),
+        (GroupTable(2**31, 1), "1 blocks of 2147483648 tokens: positions have 31 bits"),
+        (GroupTable(2**29, 3, parallel=4, ring=True), "3 blocks of 2147483648 tokens: positions have 31 bits"),
     ],
 )
 def test_groups_that_make_no_table_are_refused(group, says):
-    rank, interleave = (0, 1) if group.parallel < 2 else (2, 1) if group.parallel == 2 else (1, 3)
+    rank, interleave = (0, 1) if group.parallel < 2 else (2, 1) if group.parallel == 2 else (1, 3 - 2 * group.ring)
     assert says in error(lambda: BlockTables([GroupTable(4, 1), group], 1024, rank=rank, interleave=interleave))
 
 
@@ -193,6 +195,30 @@ def test_what_is_shown_cannot_be_written_through():
     with pytest.raises(ValueError, match="read-only"):
         tables([5]).table(0)[0] = 1
     assert "max_requests is 0" in error(lambda: BlockTables([GroupTable(4, 1)], 0))
+    assert "num_blocks is 0: give at least 1" in error(lambda: BlockTables([GroupTable(4, 1)], 1, num_blocks=0))
+
+
+def test_parts_of_a_split_block_have_numbers_of_32_bits():
+    made = BlockTables([GroupTable(16, 2, kernel_block_size=4)], 1)
+    made.append(0, [0], [[2**29 - 1]])
+    assert f"block {2**29} does not exist: blocks are 0 to {2**29 - 1}" in error(lambda: made.append(0, [0], [[2**29]]))
+
+
+def test_positions_are_checked_where_no_group_asks():
+    made = tables([5, 6])
+    for start, length in ((-1, 1), (2**31 - 1, 2), (2**31, 1)):
+        says = f"row 0, {length} tokens from {start}: positions are 0 to {2**31 - 1}"
+        assert says in error(lambda start=start, length=length: made.schedule([start], [length], [0], groups=[]))
+    assert made.schedule([2**31 - 1], groups=[]) == 1
+
+
+def test_without_groups_there_are_requests_all_the_same():
+    made = BlockTables([], 3)
+    made.append(None, [0, 2], np.zeros(0, np.int64), [])
+    made.swap(0, 1)
+    made.move(0, 2)
+    made.clear([1])
+    assert made.schedule([7, 8]) == 2
 
 
 class Byte:

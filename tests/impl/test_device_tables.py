@@ -52,13 +52,15 @@ def test_a_planted_fault_is_found(fault, kernels, device):
 
 @needs_triton
 def test_the_interpreter_gives_the_same():
-    assert "60 steps, triton on cpu: 0 differ" in interpreted("--steps", "60")
+    assert "60 steps, triton on cpu: 0 differ" in interpreted("--kernels", "triton", "--steps", "60")
 
 
 @needs_triton
 @pytest.mark.slow
 def test_the_interpreter_finds_every_fault_of_the_kernels():
-    said = interpreted("--steps", "150", "--faults", "triton_kernels")  # the host's are found with torch, above
+    said = interpreted(
+        "--kernels", "triton", "--steps", "150", "--faults", "triton_kernels"
+    )  # the host's are found with torch, above
     assert said.count("found at step") == len(device_steps.FAULTS["triton_kernels"])
 
 
@@ -232,6 +234,9 @@ def test_a_capture_between_steps_does_not_say_anew_what_was_read_long_ago(steps)
         (lambda host, device: DeviceTables(host, "cpu", 4, max_changes=0), "4 tokens and 0 changes: give 0 and 1"),
         (lambda host, device: DeviceTables(host, "cpu", -1), "room for -1 tokens"),
         (lambda host, device: device.capture(-1, 4), "-1 changes and 4 tokens: there is room for"),
+        (lambda host, device: device.launch(4, 31), "4 changes and 31 tokens: there is room for 16384 and 30"),
+        (lambda host, device: device.launch(-1, 0), "-1 changes and 0 tokens"),
+        (lambda host, device: DeviceTables(host, "nowhere", 4), "device 'nowhere' cannot be used here"),
     ],
 )
 def test_what_there_is_no_room_for_is_refused(call, says):
@@ -247,6 +252,17 @@ def test_slots_do_not_overflow_32_bits():
     host.append(0, [0], [[2**31 - 1]])
     host.schedule([1022], [2])
     assert device.commit().tolist() == [[(2**31 - 1) * 1024 + 1022, (2**31 - 1) * 1024 + 1023]]
+
+
+@pytest.mark.parametrize(("kernels", "device"), KERNELS)
+def test_without_groups_a_step_is_nothing(kernels, device):
+    host = BlockTables([], 2)
+    made = DeviceTables(host, device, 8)
+    made.capture(4, 8)
+    for _ in range(5):
+        host.schedule([0, 1])
+        assert made.commit(4).shape == (0, 4)
+    assert host.num_tokens == 0
 
 
 def test_a_queue_that_never_does_its_work_is_no_endless_loop():

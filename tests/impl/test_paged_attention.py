@@ -30,7 +30,9 @@ def test_a_fault_is_seen(fault, kernels, device):
 
 @needs_triton
 def test_the_interpreted_kernel_gives_the_same():
-    assert "worst difference" in interpreted("--comparisons", "150", script="device_attention.py")
+    assert "worst difference" in interpreted(
+        "--kernels", "triton", "--comparisons", "150", script="benchmarks/device_attention.py"
+    )
 
 
 @pytest.mark.parametrize(("kernels", "device"), KERNELS)
@@ -69,3 +71,23 @@ def test_shapes_that_do_not_fit_are_refused(shape):
     with pytest.raises(ValueError, match="give each token a row and a position"):
         attention(torch.zeros(shape), cache, two, two)
     assert attention(torch.zeros(2, 4, 8), cache, two, two).shape == (2, 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"values": torch.zeros(3, 4, 2, 6)}, r"\[3, 4, 2, 8\], \[3, 4, 2, 6\]"),
+        ({"table": torch.ones(2, dtype=torch.int32)}, r"table are .*, \[2\]: give tokens"),
+        ({"keys": torch.zeros(3, 4, 2, 8).double()}, "torch.float32, torch.float64 and torch.float32: give one type"),
+        ({"table": torch.ones(1, 2)}, "a table of torch.float32"),
+        ({"window": 0}, "a window of 0: give block ids, and 1 at least"),
+        ({"values": torch.zeros(3, 4, 8, 2).transpose(2, 3)}, "must lie side by side"),
+        ({"table": torch.ones(1, 4, dtype=torch.int32)[:, ::2]}, "must lie side by side"),
+    ],
+)
+def test_what_the_kernels_do_not_read_is_refused(wrong, says):
+    given = {"keys": torch.zeros(3, 4, 2, 8), "values": torch.zeros(3, 4, 2, 8), "scale": 1.0}
+    given["table"] = torch.ones(1, 2, dtype=torch.int32)
+    two = torch.zeros(2, dtype=torch.int64)
+    with pytest.raises(ValueError, match=says):
+        attention(torch.zeros(2, 4, 8), PagedKeys(**{**given, **wrong}), two, two)
