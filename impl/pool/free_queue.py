@@ -72,6 +72,13 @@ class FreeKVCacheBlockQueue:
         """As `popleft_n`, for one who knows that there are so many, and gives them another state himself."""
         batches = self.batches
         self.num_free_blocks -= n
+        if batches:
+            batch = batches[0]
+            at, left = batch.at, batch.left
+            if left > n and left == len(batch.blocks) - at:  # mostly
+                batch.at = at + n
+                batch.left = left - n
+                return batch.blocks[at : at + n]
         taken: list[KVCacheBlock] = []
         while n:
             batch = batches[0]
@@ -118,15 +125,17 @@ class FreeKVCacheBlockQueue:
 
     def append_n(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Put blocks to the back, in the given order."""
-        if not blocks:
+        n = len(blocks)
+        if not n:
             return
-        if len(blocks) <= SMALL and self.batches:
+        if n <= SMALL and self.batches:
             last = self.batches[-1]
+            left, size = last.left, len(last.blocks)
             # Where none has been lost, none of these can stand in it already; so none will seem to be there twice.
-            if last.left and last.left == len(last.blocks) - last.at and len(last.blocks) < MANY:
+            if left and left == size - last.at and size < MANY:
                 last.blocks += blocks
-                last.left += len(blocks)
-                self.num_free_blocks += len(blocks)
+                last.left = left + n
+                self.num_free_blocks += n
                 for block in blocks:
                     block.state = last
                 return

@@ -202,16 +202,15 @@ class BlockHashToBlockMap:
         Where they come in the order in which a run ends, as they do when they have been freed together, its end goes in
         one piece.
         """
+        blocks = [block for block in blocks if block.run is not None]
         i, size = 0, len(blocks)
         while i < size:
             block = blocks[i]
             run = block.run
-            if run is None:  # others behind it will have none, too: they are left out all at once
-                blocks = [block for block in blocks[i + 1 :] if block.run is not None]
-                i, size = 0, len(blocks)
-                continue
-            n = min(len(run.blocks), size - i) if run.whole and run.blocks[-1] is block else 0
-            if n >= _WORTH_A_RUN:
+            n = 0
+            if run is not None and run.whole and run.blocks[-1] is block:
+                n = min(len(run.blocks), size - i)
+            if run is not None and n >= _WORTH_A_RUN:
                 end = blocks if n == size else blocks[i : i + n]
                 if run.blocks[: -n - 1 : -1] == end:
                     self._forget_end(run, end)

@@ -174,7 +174,11 @@ class ByNames(SingleTypeKVCacheManager):
         if mixed or end <= first:
             super().cache_blocks(request, num_tokens, retention_interval)
             return
-        self.block_pool.cache_row(request, self.req_to_blocks[request_id], first, end, size, self.kv_cache_group_id)
+        pool, table = self.block_pool, self.req_to_blocks[request_id]
+        if end - first == 1 and table[first].content is None and not pool.enable_kv_cache_events:
+            pool.cache_full_block(request, table, first, size, self.kv_cache_group_id)
+        else:
+            pool.cache_row(request, table, first, end, size, self.kv_cache_group_id)
         self.num_cached_block[request_id] = end
 
     def _may_have_nulls(self, request_id: str, first: int) -> bool:

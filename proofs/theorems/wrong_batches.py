@@ -3,7 +3,7 @@
 from ..batch_rows import Wrong
 
 _WHOLE = "if self.left == len(blocks) - at:"
-_NONE_LOST = "if last.left and last.left == len(last.blocks) - last.at and len(last.blocks) < MANY:"
+_NONE_LOST = "if left and left == size - last.at and size < MANY:"
 _SHORTER = "self.blocks, self.at = rest if len(rest) == self.left else self.members(), 0"
 _SWEPT = "self.batches = deque([batch for batch in self.batches if batch.left])"
 _BACK, _FRONT = "self.batches.append(self._batch(blocks))", "self.batches.appendleft(self._batch(blocks))"
@@ -55,13 +55,13 @@ REMOVE = (
 REMOVE_REFUSED = (Wrong("nobody looks whether it waits", "queue", "remove", _THERE, _THERE.replace(" or ", " and ")),)
 
 _JOINED = (
-    Wrong("the last batch does not count them", "queue", "append_n", "last.left += len(blocks)", "pass"),
+    Wrong("the last batch does not count them", "queue", "append_n", "last.left = left + n", "pass"),
     Wrong(
         "a batch is joined by what has left it",
         "queue",
         "append_n",
         _NONE_LOST,
-        "if last.left and len(last.blocks) < MANY:",
+        "if left and size < MANY:",
     ),
 )
 
@@ -70,7 +70,7 @@ APPEND = (*_JOINED, Wrong("it goes to the front", "queue", "append_n", _BACK, _F
 APPEND_N = (
     *_JOINED,
     Wrong("they do not know their batch", "queue", "append_n", "block.state = last", "pass"),
-    Wrong("an empty batch is put to the back", "queue", "append_n", "if not blocks:", "if False:"),
+    Wrong("an empty batch is put to the back", "queue", "append_n", "if not n:", "if False:"),
 )
 
 PREPEND_N = (
