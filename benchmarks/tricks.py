@@ -51,7 +51,7 @@ class Side:
 
     def __init__(self, trick: Trick, replaced: bool) -> None:
         self._trick, self._replaced = trick, replaced
-        self._driver = driver_of(open_here("impl"))
+        self._driver = driver_of(open_here(trick.core))
         with self._switched():
             self._work = {**KINDS, **OWN_KINDS}[trick.kind](self._driver, trick.params)
             self._work.prepare()

@@ -17,6 +17,7 @@ from blockproof.impl.pool import block, block_pool, events, free_queue, hash_map
 from blockproof.impl.pool.block_pool import BlockPool
 from blockproof.impl.pool.free_queue import FreeKVCacheBlockQueue
 from blockproof.impl.pool.hash_map import BlockHashToBlockMap
+from blockproof.impl.today.block_pool import TodayPool
 from blockproof.proofs import linked_queue
 
 
@@ -38,6 +39,8 @@ class Trick:
     params: Mapping[str, Any]
     packages: Sequence[str] = field(default=())
     """Optional packages that the work needs."""
+    core: str = "impl"
+    """Which of our cores has it."""
 
 
 class SameStep(Decode):
@@ -318,6 +321,17 @@ TRICKS: tuple[Trick, ...] = (
         BlockHashToBlockMap.forget,
         "evict-8k",
     ),
+    *[
+        _trick(
+            name,
+            "every hash stands in the map",
+            ((TodayPool, "fold", lambda self, groups: None),),
+            BlockHashToBlockMap._add_all,
+            work,
+            core="impl-today",
+        )
+        for name, work in (("folded", "evict-8k"), ("folded-small", "scattered"))
+    ],
     _trick(
         "made-when-needed",
         "all blocks are made with the pool",

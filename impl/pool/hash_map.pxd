@@ -7,6 +7,8 @@ cdef class BlockHashToBlockMap:
     cdef dict __dict__
     cdef public object groups
 
+    cpdef index_of(self, group)
+    cpdef head(self, group, content)
     cpdef find(self, group, content)
     cpdef add(self, group, content, KVCacheBlock block)
     @cython.locals(run=Run, block=KVCacheBlock)
@@ -34,6 +36,6 @@ cdef class BlockHashToBlockMap:
 @cython.locals(run=Run, at=Py_ssize_t)
 cpdef Py_ssize_t _place_in_run(KVCacheBlock block, Py_ssize_t i)
 @cython.locals(low=Py_ssize_t, high=Py_ssize_t, last=Py_ssize_t)
-cpdef Py_ssize_t _agreement(list contents, Py_ssize_t at, hashes, Py_ssize_t i, Py_ssize_t n)
+cpdef Py_ssize_t agreement(list contents, Py_ssize_t at, hashes, Py_ssize_t i, Py_ssize_t n)
 @cython.locals(run=Run)
 cpdef Run _run_behind(Py_ssize_t first, KVCacheBlock before, group)

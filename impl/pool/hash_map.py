@@ -27,7 +27,19 @@ class BlockHashToBlockMap:
     """
 
     def __init__(self) -> None:
-        self.groups: defaultdict[int, Registered] = defaultdict(dict)
+        self.groups: dict[int, Registered] = defaultdict(dict)
+
+    def index_of(self, group: int) -> Registered:
+        """What is registered in a group, by hash."""
+        return self.groups[group]
+
+    def head(self, group: int, content: BlockHash) -> KVCacheBlock | None:
+        """The first block of a run that stands under its first hash alone; here none does."""
+        return None
+
+    def all_groups(self) -> Mapping[int, Registered]:
+        """What is registered, by group."""
+        return self.groups
 
     @property
     def _cache(self) -> EntriesByKey:
@@ -51,7 +63,11 @@ class BlockHashToBlockMap:
 
     def blocks_of(self, key: BlockHashWithGroupId) -> list[KVCacheBlock]:
         """All blocks registered under the key, earliest first."""
-        found = self.groups[get_group_id(key)].get(get_block_hash(key))
+        return self.blocks_in(get_group_id(key), get_block_hash(key))
+
+    def blocks_in(self, group: int, content: BlockHash) -> list[KVCacheBlock]:
+        """All blocks registered under the hash in a group, earliest first."""
+        found = self.index_of(group).get(content)
         if isinstance(found, dict):
             return list(found.values())
         return [] if found is None else [found]
@@ -95,7 +111,7 @@ class BlockHashToBlockMap:
 
     def _add_all(self, group: int, contents: Sequence[BlockHash], blocks: list[KVCacheBlock]) -> bool:
         """Add blocks under their hashes. True if none of the hashes was known before."""
-        registered = self.groups[group]
+        registered = self.index_of(group)
         found = list(map(registered.setdefault, contents, blocks))
         if found == blocks:
             return True
@@ -114,9 +130,9 @@ class BlockHashToBlockMap:
         One probe for each run of blocks that were registered together, and one comparison of two hashes where it ends.
         """
         found: list[KVCacheBlock] = []
-        registered, loose, i, end = self.groups[group], 0, first, min(end, len(hashes))
+        registered, loose, i, end = self.index_of(group), 0, first, min(end, len(hashes))
         while i < end:
-            block = registered.get(hashes[i])
+            block = registered.get(hashes[i]) or self.head(group, hashes[i])
             if block is None:
                 break
             if isinstance(block, dict):
@@ -124,7 +140,7 @@ class BlockHashToBlockMap:
             at = _place_in_run(block, i)
             if at >= 0 and block.run is not None:
                 run = block.run
-                n = _agreement(run.contents, at, hashes, i, min(len(run.blocks) - at, end - i))
+                n = agreement(run.contents, at, hashes, i, min(len(run.blocks) - at, end - i))
                 found += run.blocks[at : at + n]
                 i += n
                 loose = 0
@@ -165,7 +181,7 @@ class BlockHashToBlockMap:
         """Make a run of the last blocks found, and of those that follow them in no run: the next lookup is faster."""
         start = len(found) - _WORTH_A_RUN
         while first + len(found) < end:
-            block = self.find(group, hashes[first + len(found)])
+            block = self._next(group, hashes[first + len(found)])
             if block is None or (block.run is not None and block.run.whole):
                 break
             found.append(block)
@@ -174,6 +190,11 @@ class BlockHashToBlockMap:
             if block.run is not None:
                 block.run.whole = False
             block.run = run
+
+    def _next(self, group: int, content: BlockHash) -> KVCacheBlock | None:
+        """As `find`, for the hash behind one that is found."""
+        found = self.index_of(group).get(content) or self.head(group, content)
+        return next(iter(found.values())) if isinstance(found, dict) else found
 
     def pop(self, key: BlockHashWithGroupId, block_id: int) -> KVCacheBlock | None:
         """Remove exactly this block and return it; None, with nothing changed, if it is not under the key."""
@@ -228,7 +249,7 @@ class BlockHashToBlockMap:
     def _drop_end(self, run: Run, blocks: list[KVCacheBlock]) -> None:
         """The same, but that the blocks themselves are still to be told."""
         n = len(blocks)
-        registered, contents = self.groups[run.group], run.contents[: -n - 1 : -1]
+        registered, contents = self.index_of(run.group), run.contents[: -n - 1 : -1]
         found = list(map(registered.pop, contents))
         if found != blocks:  # others have the content of some, too
             for content, block, entry in zip(contents, blocks, found, strict=True):
@@ -243,7 +264,7 @@ class BlockHashToBlockMap:
         content, run = block.content, block.run
         if content is None or run is None:
             return False
-        registered = self.groups[run.group]
+        registered = self.index_of(run.group)
         found = registered.get(content)
         if found is block:  # nearly always
             del registered[content]
@@ -276,7 +297,7 @@ class BlockHashToBlockMap:
         `further`: by block, groups and hashes under which it stands besides.
         """
         entries: dict[int, tuple[int, BlockHash]] = {}
-        for group, registered in self.groups.items():
+        for group, registered in self.all_groups().items():
             for content, found in registered.items():
                 if found == {}:
                     raise AssertionError(f"no hash without a block: {content!r} in group {group}")
@@ -318,7 +339,7 @@ def _place_in_run(block: KVCacheBlock, i: int) -> int:
     return at if 0 <= at < len(run.blocks) and run.blocks[at] is block else -1
 
 
-def _agreement(contents: list[BlockHash], at: int, hashes: BlockHashList, i: int, n: int) -> int:
+def agreement(contents: list[BlockHash], at: int, hashes: BlockHashList, i: int, n: int) -> int:
     """How many of the `n` contents from `at` on are the hashes from `i` on; the first one is.
 
     A hash names everything before its block, too: where one agrees, all before it do.

@@ -3,28 +3,14 @@ cimport cython
 from ..pool.block cimport KVCacheBlock, Run
 from ..pool.block_pool cimport BlockPool
 from ..pool.free_queue cimport FreeKVCacheBlockQueue
-from ..pool.hash_map cimport BlockHashToBlockMap
-
-
-cdef class SeveralNames(BlockHashToBlockMap):
-    cdef public dict further
-    cdef public dict partial
-    cdef public object marked
-
-    @cython.locals(run=Run)
-    cpdef mark(self, KVCacheBlock block, group)
-    cpdef bint is_marked(self, KVCacheBlock block)
-    @cython.locals(run=Run, registered=dict)
-    cpdef bint forget(self, KVCacheBlock block)
-    @cython.locals(run=Run, block=KVCacheBlock)
-    cpdef bint take_end(self, list blocks)
-    @cython.locals(block=KVCacheBlock)
-    cpdef _bind(self, group, hashes, list found, Py_ssize_t first, Py_ssize_t end)
+from .folded cimport FoldedRun, Folds
+from .names cimport SeveralNames
 
 
 cdef class TodayPool(BlockPool):
     cdef public object num_hash_lookahead_tokens
     cdef public object _queue
+    cdef public object _folding
     cdef public bint _slept
     cdef public list copying
     cdef public dict _lent
@@ -32,6 +18,8 @@ cdef class TodayPool(BlockPool):
     cdef public dict further
     cdef public dict partial
 
+    @cython.locals(known=SeveralNames, block=KVCacheBlock, before=KVCacheBlock, run=Run, folds=Folds)
+    cpdef cache_full_block(self, request, list table, Py_ssize_t i, Py_ssize_t block_size, group_id)
     @cython.locals(blocks=list)
     cpdef cache_row(self, request, list table, Py_ssize_t first, Py_ssize_t end, Py_ssize_t size, group_id)
     cpdef bint is_named(self, KVCacheBlock block, name)

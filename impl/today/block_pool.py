@@ -9,96 +9,14 @@ from ..hashing.block_hash import BlockHash
 from ..hashing.block_hashing import BlockHashList, external_hashes
 from ..hashing.extra_keys import CacheableRequest
 from ..pool import free_queue
-from ..pool.block import Hit, KVCacheBlock, Run, loose_run, with_and_without_identity
+from ..pool.block import Hit, KVCacheBlock, loose_run, with_and_without_identity
 from ..pool.block_pool import BlockPool
 from ..pool.events import MEDIUM_GPU, BlockRemoved
-from ..pool.hash_map import BlockHashToBlockMap
 from .asleep import SleepyQueue
 from .events import Places, blocks_stored
+from .folded import FoldedRun
 from .hashing import LastHashes
-
-Name = tuple[int, BlockHash]
-"""A group and the hash of a content in it."""
-
-
-class _Marked(dict[int, Run]):
-    """By group a run that none is."""
-
-    def __missing__(self, group: int) -> Run:
-        self[group] = Run(group, -1, [], [], whole=False)
-        return self[group]
-
-
-class SeveralNames(BlockHashToBlockMap):
-    """As before. The first name of a block is its `content`; further ones, and what a name leaves out, are kept beside
-    it, so that blocks with one whole name, which are nearly all, cost what they did. The run of the others tells of
-    them: where blocks are evicted nobody has to ask which these are."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.further: dict[int, list[Name]] = {}
-        """By block, its names but the first."""
-        self.partial: dict[int, int] = {}
-        """By block whose first name is not that of all its tokens: tokens up to the end of what it says."""
-        self.marked = _Marked()
-        """By group, the run of the blocks of which more is kept."""
-
-    def mark(self, block: KVCacheBlock, group: int) -> None:
-        """Note that more is kept of this block, whose first name is in this group."""
-        run = block.run
-        if run is not None and run.whole:
-            if run.blocks[-1] is block:  # the end of a prompt is
-                run.blocks.pop()
-                run.contents.pop()
-            else:
-                run.whole = False
-        block.run = self.marked[group]
-
-    def is_marked(self, block: KVCacheBlock) -> bool:
-        """Whether more is kept of it."""
-        return block.run is not None and block.run.first < 0
-
-    def forget(self, block: KVCacheBlock) -> bool:
-        """As before, with all that is kept of it."""
-        run, content = block.run, block.content
-        if content is None or run is None:
-            return False
-        if run.first < 0:
-            self.partial.pop(block.block_id, None)
-            for group, other in self.further.pop(block.block_id, ()):
-                self.remove(group, other, block.block_id)
-        registered = self.groups[run.group]
-        if registered.get(content) is not block:
-            return BlockHashToBlockMap.forget(self, block)
-        del registered[content]
-        if run.whole:
-            if run.blocks[-1] is block:
-                run.blocks.pop()
-                run.contents.pop()
-            else:
-                run.whole = False
-        block.content = block.run = None
-        return True
-
-    def take_end(self, blocks: list[KVCacheBlock]) -> bool:
-        """If these blocks are the end of a run, its last block first, take their identity, and hold each: as they are
-        handed out all of it is one look at each. False, with nothing changed, if they are not."""
-        run = blocks[0].run
-        if run is None or not run.whole or run.blocks[: -len(blocks) - 1 : -1] != blocks:
-            return False
-        self._drop_end(run, blocks)
-        for block in blocks:
-            block.content = block.run = None
-            block.state = 1
-        return True
-
-    def _bind(self, group: int, hashes: BlockHashList, found: list[KVCacheBlock], first: int, end: int) -> None:
-        """As before, but for blocks of which more is kept."""
-        BlockHashToBlockMap._bind(self, group, hashes, found, first, end)
-        if self.further or self.partial:
-            for block in found:
-                if block.block_id in self.further or block.block_id in self.partial:
-                    self.mark(block, group)
+from .names import Name, SeveralNames
 
 
 class TodayPool(BlockPool):
@@ -107,6 +25,7 @@ class TodayPool(BlockPool):
     cached_block_hash_to_block: SeveralNames
 
     def __init__(self, *given: Any, num_hash_lookahead_tokens: int = 0, **named: Any) -> None:
+        self._folding: Sequence[int] = ()
         super().__init__(*given, **named)
         self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
         self._know(self.cached_block_hash_to_block)
@@ -124,7 +43,12 @@ class TodayPool(BlockPool):
         return self._queue
 
     def _new_names(self) -> SeveralNames:
-        return SeveralNames()
+        return SeveralNames(self._folding)
+
+    def fold(self, groups: Sequence[int]) -> None:
+        """Fold the runs of these groups, whose blocks are looked up from the left alone. Nothing is registered yet."""
+        self._folding = groups
+        self._know(self._new_names())
 
     # Names.
 
@@ -173,6 +97,32 @@ class TodayPool(BlockPool):
         if self.enable_kv_cache_events:
             hashes = self.hashes_at(request, size)
             self._announce(request, hashes, range(first, end), (first, end, size, group_id))
+
+    def cache_full_block(
+        self, request: CacheableRequest, table: Sequence[KVCacheBlock], i: int, block_size: int, group_id: int
+    ) -> None:
+        """As before; behind a folded run the block goes on with it."""
+        if not i or group_id not in self._folding:
+            BlockPool.cache_full_block(self, request, table, i, block_size, group_id)
+            return
+        known, hashes, block, before = self.cached_block_hash_to_block, request.block_hashes, table[i], table[i - 1]
+        if len(hashes) <= i or block.content is not None:
+            self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)  # says what is wrong
+        content, run = hashes[i], before.run
+        if isinstance(run, FoldedRun) and run.folded and run.blocks[-1] is before:
+            folds = known.folds[group_id]
+            if content not in folds.heads and content not in folds.index:
+                run.contents.append(content)
+                run.blocks.append(block)
+                block.content, block.run = content, run
+                return
+        known.register(group_id, [content], [block], (i, before))
+
+    def get_cached_block(self, block_hash: BlockHash, kv_cache_group_ids: Sequence[int]) -> list[KVCacheBlock] | None:
+        """As before."""
+        for group in kv_cache_group_ids:
+            self.cached_block_hash_to_block.unfold(group)
+        return super().get_cached_block(block_hash, kv_cache_group_ids)
 
     def is_named(self, block: KVCacheBlock, name: Name) -> bool:
         """Whether the block has this name."""
@@ -463,8 +413,7 @@ class TodayPool(BlockPool):
         self.cached_block_hash_to_block.check(self.blocks, self.further)
         for block_id, names in self.further.items():
             for group, content in names:
-                found = self.cached_block_hash_to_block.groups[group].get(content)
-                if (found.get(block_id) if isinstance(found, dict) else found) is not self._made[block_id]:
+                if self._made[block_id] not in self.cached_block_hash_to_block.blocks_in(group, content):
                     raise AssertionError(f"further names are found: block {block_id} in group {group}")
         carried = {block.block_id for block in self._made if block.content is not None}
         if strange := {*self.further, *self.partial} - carried:

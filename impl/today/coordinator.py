@@ -103,6 +103,11 @@ class TodayCoordinator(KVCacheCoordinator):
         self._least_size = min([manager.block_size for manager in managers], default=1)
         self._most_apart = sum([manager.most_blocks(0) + 1 for manager in managers]) if self._bounded else 0
 
+    def _fold(self) -> None:
+        """Fold runs of groups whose blocks are found from the left alone, whole and by their own hashes."""
+        whole = self.enable_caching and not self.enable_partial_hash_hits
+        self.block_pool.fold([i for i, one in enumerate(self.single_type_managers) if whole and one.folds])
+
     def _new_pool(self, *given: Any) -> TodayPool:
         return TodayPool(*given, num_hash_lookahead_tokens=self.num_hash_lookahead_tokens)
 
@@ -280,7 +285,7 @@ class TodayCoordinator(KVCacheCoordinator):
         group = self._from_first
         if group is None or not block_hashes:
             return False
-        return block_hashes[0] not in self.block_pool.cached_block_hash_to_block.groups[group]
+        return not self.block_pool.cached_block_hash_to_block.begins(group, block_hashes[0])
 
     def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest hit of at most so many tokens, and where the prefix ends that others share."""
@@ -318,6 +323,7 @@ class UnitaryToday(TodayCoordinator, UnitaryKVCacheCoordinator):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self._fold()
         kind = type(self.single_type_managers[0])
         self._is_ring = issubclass(kind, RingManager)
         self._search_type = kind.search_type if kind.spreads_over_ranks or self._terms.ranks == 1 else None
@@ -373,6 +379,7 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
             raise AssertionError("several groups of rings alone: nothing of them can be cached, switch caching off")
         self._reads_on = any(group.use_eagle for group in self.attention_groups)
         self._keep_before_junctions()
+        self._fold()
         if not self.enable_partial_hash_hits:
             first = self.attention_groups[0]
             one = managers[first.group_ids[0]]

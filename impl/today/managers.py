@@ -32,6 +32,8 @@ class ByNames(SingleTypeKVCacheManager):
     """Whether a retention interval says anything of the type."""
     lacking_at_junction = 0
     """Tokens that drafts need behind a hit besides those that are there where a prefix ends that others share."""
+    folds = False
+    """Whether its blocks are looked up from the left alone, whole and by their own hashes."""
     unzeroed = False
     """Whether a load writes all of the blocks that are taken for external tokens in this call."""
     # Python keeps up to 29 fields of an object together; where there are more each is looked up in a dict. So what
@@ -282,6 +284,11 @@ class FullToday(ByNames, FullAttentionManager):
     def names_ends(self) -> bool:
         """Where its blocks are more than a hash block."""
         return self.block_size != self.unit
+
+    @property
+    def folds(self) -> bool:  # type: ignore[override]
+        """Where each of its blocks is a hash block."""
+        return self.is_ours and self.block_size == self.unit
 
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """Its last whole hash block before its last token, once that is computed."""

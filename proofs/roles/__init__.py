@@ -73,11 +73,12 @@ def _names_of_impl(name: str) -> Any:
 def impl_today() -> Subject:
     """Those of our core by the rule of today: its own classes where it has any, and those under them."""
     from ...impl.today import asleep, block_pool, coordinator, hashing, kv_cache_manager, managers
+    from ...impl.today.names import SeveralNames
 
     mine: Mapping[str, Any] = {
         **{older.__name__: kind for older, kind in managers.OF_TODAY.items()},
         "BlockHashListWithBlockSize": hashing.LastHashes,
-        "BlockHashToBlockMap": block_pool.SeveralNames,
+        "BlockHashToBlockMap": SeveralNames,
         "BlockPool": block_pool.TodayPool,
         "FreeKVCacheBlockQueue": asleep.SleepyQueue,
         "HybridKVCacheCoordinator": coordinator.HybridToday,

@@ -135,7 +135,7 @@ class _Pool:
     def __init__(self, registered: Registered, map_class: type) -> None:
         self._registered = registered
         groups = {group: _Entries(group, registered) for group in range(_NUM_GROUPS)}
-        self.cached_block_hash_to_block = bare(map_class, groups=groups)
+        self.cached_block_hash_to_block = bare(map_class, groups=groups, folds={})
         """The core's own map, over these; only of a core that looks into it by group and hash."""
 
     def get_cached_block(self, block_hash: Any, kv_cache_group_ids: Sequence[int]) -> list[_Found] | None:

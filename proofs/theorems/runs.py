@@ -48,8 +48,8 @@ def _histories(steps: int) -> Iterator[tuple[Step, ...]]:
 class _Map:
     """A real map, and the blocks that were registered in it."""
 
-    def __init__(self, map_kind: Any, block_kind: Any) -> None:
-        self.map, self._kind = map_kind(), block_kind
+    def __init__(self, map_kind: Any, block_kind: Any, *folding: Any) -> None:
+        self.map, self._kind = map_kind(*folding), block_kind
         self.blocks: list[Any] = []
         self.rows: tuple[list[Any], ...] = ([], [])
 
@@ -97,20 +97,24 @@ class _Map:
         return ""
 
 
+def _wrong(made: _Map, history: tuple[Step, ...]) -> str:
+    try:
+        for step in history:
+            made.do(step)
+        return made.problem()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
 def tried(map_kind: Any, block_kind: Any) -> tuple[Evidence, str]:
     """The histories that were tried, and what is wrong after the last; nothing if all are right."""
-    cases, names = Evidence(), globals_of(map_kind.prefix)
+    cases, names = Evidence(), globals_of(map_kind.suffix)
+    ways: tuple[tuple[Any, ...], ...] = ((), ((0,),)) if hasattr(map_kind, "unfold") else ((),)
     if not _WORTH.keys() <= names.keys():
         return cases, f"the limit {', '.join(_WORTH)} has another name: rows as short as these do not reach it"
     with seeing(names, _WORTH):
         for history in _histories(_STEPS):
-            made = _Map(map_kind, block_kind)
-            try:
-                for step in history:
-                    made.do(step)
-                wrong = made.problem()
-            except Exception as error:
-                wrong = f"{type(error).__name__}: {error}"
+            wrong = next(filter(None, (_wrong(_Map(map_kind, block_kind, *way), history) for way in ways)), "")
             cases.tried(history, not wrong)
             if wrong:
                 return cases, f"after {history}: {wrong}"
@@ -120,7 +124,7 @@ def tried(map_kind: Any, block_kind: Any) -> tuple[Evidence, str]:
 _WRONG: tuple[Wrong, ...] = (
     ("a run that has lost a block answers for it", "forget", "run.whole = False", "pass"),
     ("a run ends where the request does not", "prefix", "i += n", "i += len(run.blocks) - at"),
-    ("it is not compared", "_agreement", "if contents[at + last] == hashes[i + last]:", "if True:"),
+    ("it is not compared", "agreement", "if contents[at + last] == hashes[i + last]:", "if True:"),
     ("from the end, more of a run is found than is asked for", "suffix", "n = min(at + 1, end - first)", "n = at + 1"),
     ("an end that others share is forgotten whole", "_drop_end", "registered[content] = entry", "pass"),
 )
@@ -144,7 +148,7 @@ class ByRuns(TriedStatement):
     def is_refuted(self, parts: tuple[Any, Any], name: str, line: str, instead: str) -> bool:
         """Of a method of the map, or a function beside it."""
         map_kind, block_kind = parts
-        names = globals_of(map_kind.prefix)
+        names = globals_of(map_kind.suffix)
         rights: list[Callable[..., Any]] = [vars(kind)[name] for kind in map_kind.__mro__ if name in vars(kind)]
         for right in rights or [names[name]]:  # a class may leave the line to the one below it
             try:

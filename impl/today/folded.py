@@ -1,0 +1,309 @@
+"""Runs that are folded: only their first hash stands in the map of their group, which says where all others are.
+
+A hash names everything before its block. So a lookup from the left that has left one run can only go on at the first
+hash of another one, and nobody has to find what is in the middle of a run. To register a prompt is then one entry, not
+one a block, and so is to forget it. Whoever asks otherwise has the runs of that group unfolded: their hashes are put
+into the map, as by the older rule. A hash that is known already unfolds the run in which it stands.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ..hashing.block_hash import BlockHash
+from ..hashing.block_hashing import BlockHashList
+from ..pool import hash_map
+from ..pool.block import KVCacheBlock, Run, loose_run
+from ..pool.entries_by_key import EntriesByKey
+from ..pool.hash_map import BlockHashToBlockMap, Registered
+
+_MANY = 16
+"""So many runs that left another one are worth a look at which of them are there."""
+
+
+class FoldedRun(Run):
+    """A run; while it is `folded`, none of its hashes is registered elsewhere in its group."""
+
+    __slots__ = ("folded", "leaves", "looked")
+
+    def __init__(self, group: int, first: int) -> None:
+        super().__init__(group, first, [], [])
+        self.folded = True
+        self.leaves: list[tuple[int, BlockHash]] = []
+        """Where others have left it: behind how many of its blocks, and their first hash."""
+        self.looked = _MANY
+        """With so many of these it pays to look who of them is gone."""
+
+
+class Folds:
+    """What is folded in one group."""
+
+    __slots__ = ("heads", "index", "orphans")
+
+    def __init__(self) -> None:
+        self.heads: dict[BlockHash, FoldedRun] = {}
+        """Folded runs by their first hash."""
+        self.index: Registered = {}
+        """All other hashes of the group."""
+        self.orphans = False
+        """Whether what stands before a folded run may have been forgotten: then a prompt may come to its first hash
+        behind one that nobody knows."""
+
+
+class FoldingMap(BlockHashToBlockMap):
+    """As before; of the groups in `folds` runs are folded. The map of such a group is missing in `groups` while some
+    are, so that whoever asks for it has them unfolded."""
+
+    def __init__(self, groups: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.folds: dict[int, Folds] = {group: Folds() for group in groups}
+        self.groups = UnfoldedGroups(self)
+
+    @property
+    def _cache(self) -> EntriesByKey:
+        """As before. Who looks so deep finds all, also later: nothing is folded any more."""
+        self.unfold_all()
+        self.folds = {}
+        return EntriesByKey(self.groups)
+
+    def unfold_all(self) -> None:
+        """Put all hashes into the maps."""
+        for group in self.folds:
+            self.unfold(group)
+
+    def unfold(self, group: int) -> Registered:
+        """Put all hashes of a group into its map, and return that."""
+        folds = self.folds.get(group)
+        if folds is None:
+            return self.groups.setdefault(group, {})
+        for run in folds.heads.values():
+            run.folded = False
+            folds.index.update(zip(run.contents, run.blocks, strict=True))
+        folds.heads.clear()
+        folds.orphans = False
+        self.groups[group] = folds.index
+        return folds.index
+
+    def _unfold_run(self, run: FoldedRun) -> None:
+        """Put the hashes of one run into the map of its group."""
+        folds = self.folds[run.group]
+        del folds.heads[run.contents[0]]
+        run.folded = False
+        self._drop_leaves(folds, run, 0)
+        folds.index.update(zip(run.contents, run.blocks, strict=True))
+
+    def _unfold_end(self, run: FoldedRun, left: int) -> None:
+        """Put the hashes of a run behind so many of its blocks into the map of its group."""
+        if not left:
+            self._unfold_run(run)
+            return
+        folds, contents, blocks = self.folds[run.group], run.contents[left:], run.blocks[left:]
+        self._drop_leaves(folds, run, left)
+        run.leaves.append((left, contents[0]))
+        del run.contents[left:], run.blocks[left:]
+        folds.index.update(zip(contents, blocks, strict=True))
+        if len(blocks) == 1:
+            blocks[0].run = loose_run(run.group)
+            return
+        end = Run(run.group, run.first + left, contents, blocks)
+        for block in blocks:
+            block.run = end
+
+    def _drop_leaves(self, folds: Folds, run: FoldedRun, left: int) -> None:
+        """A run has only so many blocks from now on: note whether somebody stands behind what is gone."""
+        stay: list[tuple[int, BlockHash]] = []
+        for at, content in run.leaves:
+            if at <= left:
+                stay.append((at, content))
+            elif content in folds.heads or content in folds.index:
+                folds.orphans = True
+        run.leaves = stay
+
+    def _note_leaf(self, folds: Folds, run: FoldedRun, at: int, content: BlockHash) -> None:
+        """Somebody leaves a run behind so many of its blocks."""
+        if len(run.leaves) >= run.looked:
+            run.leaves = [leaf for leaf in run.leaves if leaf[1] in folds.heads or leaf[1] in folds.index]
+            run.looked = max(_MANY, 2 * len(run.leaves))
+        run.leaves.append((at, content))
+
+    def index_of(self, group: int) -> Registered:
+        """As before, without what is folded."""
+        folds = self.folds.get(group)
+        return self.groups[group] if folds is None else folds.index
+
+    # Looking up.
+
+    def begins(self, group: int, content: BlockHash) -> bool:
+        """Whether a first hash of a prompt is registered."""
+        folds = self.folds.get(group)
+        return content in self.groups[group] if folds is None else content in folds.heads or content in folds.index
+
+    def head(self, group: int, content: BlockHash) -> KVCacheBlock | None:
+        """The first block of the folded run that begins with this hash."""
+        folds = self.folds.get(group)
+        run = None if folds is None else folds.heads.get(content)
+        return None if run is None else run.blocks[0]
+
+    def prefix(self, group: int, hashes: BlockHashList, end: int, first: int = 0) -> list[KVCacheBlock]:
+        """As before; a folded run is found by its first hash."""
+        folds = self.folds.get(group)
+        if folds is None or not folds.heads:
+            return BlockHashToBlockMap.prefix(self, group, hashes, end, first)
+        found: list[KVCacheBlock] = []
+        heads, i, end = folds.heads, first, min(end, len(hashes))
+        while i < end:
+            run = heads.get(hashes[i])
+            if run is None:
+                if folds.index:
+                    found += BlockHashToBlockMap.prefix(self, group, hashes, end, i)
+                break
+            n = hash_map.agreement(run.contents, 0, hashes, i, min(len(run.blocks), end - i))
+            found += run.blocks[:n]
+            i += n
+        return found
+
+    def find(self, group: int, content: BlockHash) -> KVCacheBlock | None:
+        """As before. O(registered) for what is folded, for those who inspect a map."""
+        found = self.blocks_in(group, content)
+        return found[0] if found else None
+
+    def blocks_in(self, group: int, content: BlockHash) -> list[KVCacheBlock]:
+        """As before."""
+        found = BlockHashToBlockMap.blocks_in(self, group, content)
+        if not found and group in self.folds:
+            for run in self.folds[group].heads.values():
+                if content in run.contents:
+                    return [run.blocks[run.contents.index(content)]]
+        return found
+
+    # Registering.
+
+    def register(
+        self,
+        group: int,
+        contents: Sequence[BlockHash],
+        blocks: list[KVCacheBlock],
+        row: tuple[int, KVCacheBlock | None] | None,
+    ) -> None:
+        """As before, in a folded run where that can be."""
+        folds = self.folds.get(group)
+        run = None if folds is None or row is None else self._room(folds, group, contents, *row)
+        if run is None:
+            BlockHashToBlockMap.register(self, group, contents, blocks, row)
+            return
+        run.contents += contents
+        run.blocks += blocks
+        for block, content in zip(blocks, contents, strict=True):
+            block.content = content
+            block.run = run
+
+    def _room(
+        self, folds: Folds, group: int, contents: Sequence[BlockHash], first: int, before: KVCacheBlock | None
+    ) -> FoldedRun | None:
+        """The folded run that entry `first` of a table goes on with or begins; None where one of the hashes is known,
+        or may be: what knows it is unfolded then."""
+        heads, index, head = folds.heads, folds.index, contents[0]
+        if before is None:
+            parent, at, behind = None, 0, None
+        else:
+            run = before.run
+            if not isinstance(run, FoldedRun) or not run.folded or run.group != group:
+                self._unfold_known(folds, contents, run is None)
+                return None
+            parent, at = run, first - run.first
+            if not 0 < at <= len(run.blocks) or run.blocks[at - 1] is not before:
+                self.unfold(group)
+                return None
+            behind = run.contents[at] if at < len(run.contents) else None
+        if (
+            behind == head
+            or head in heads
+            or (index and not index.keys().isdisjoint(contents))
+            or (folds.orphans and not heads.keys().isdisjoint(contents))
+        ):
+            if parent is not None and behind == head:
+                self._unfold_end(parent, at)
+            self._unfold_known(folds, contents, False)
+            return None
+        if parent is not None:
+            if behind is None:
+                return parent
+            self._note_leaf(folds, parent, at, head)
+        if not heads:
+            self.groups.pop(group, None)
+            folds.orphans = False
+        made = heads[head] = FoldedRun(group, first)
+        return made
+
+    def _unfold_known(self, folds: Folds, contents: Sequence[BlockHash], any_of_them: bool) -> None:
+        """Unfold what begins with one of these hashes; or all, where it may be in the middle of `any_of_them`."""
+        if any_of_them:
+            self.unfold_all()
+            return
+        for content in contents:
+            run = folds.heads.get(content)
+            if run is not None:
+                self._unfold_run(run)
+
+    # Forgetting.
+
+    def _drop_end(self, run: Run, blocks: list[KVCacheBlock]) -> None:
+        """As before."""
+        if not isinstance(run, FoldedRun) or not run.folded:
+            BlockHashToBlockMap._drop_end(self, run, blocks)
+            return
+        n, folds = len(blocks), self.folds[run.group]
+        left = len(run.blocks) - n
+        if not left:
+            del folds.heads[run.contents[0]]
+            run.folded = False
+        if run.leaves:
+            self._drop_leaves(folds, run, left)
+        del run.contents[-n:], run.blocks[-n:]
+
+    def forget(self, block: KVCacheBlock) -> bool:
+        """As before."""
+        run = block.run
+        if isinstance(run, FoldedRun) and run.folded:
+            if run.blocks[-1] is block:
+                self._drop_end(run, [block])
+                block.content = block.run = None
+                return True
+            self._unfold_run(run)
+        return BlockHashToBlockMap.forget(self, block)
+
+    # Looking at all of it.
+
+    def all_blocks(self) -> list[KVCacheBlock]:
+        """As before."""
+        blocks = [block for folds in self.folds.values() for run in folds.heads.values() for block in run.blocks]
+        for registered in {**self.groups, **{group: folds.index for group, folds in self.folds.items()}}.values():
+            for entry in registered.values():
+                blocks += entry.values() if isinstance(entry, dict) else (entry,)
+        return blocks
+
+    def __len__(self) -> int:
+        return sum(map(len, self.all_groups().values()))
+
+    def all_groups(self) -> Mapping[int, Registered]:
+        """As before. AssertionError where what is folded contradicts the rest."""
+        every: dict[int, Registered] = dict(self.groups.items())
+        for group, folds in self.folds.items():
+            all_of_it = every[group] = dict(folds.index)
+            for head, run in folds.heads.items():
+                where = f"the folded run of blocks {[block.block_id for block in run.blocks]} in group {group}"
+                if not run.folded or not run.whole or run.group != group or run.contents[0] != head:
+                    raise AssertionError(f"a folded run stands under its first hash: {where}")
+                if not all_of_it.keys().isdisjoint(run.contents):
+                    raise AssertionError(f"what is folded is registered once: {where}")
+                all_of_it.update(zip(run.contents, run.blocks, strict=True))
+        return every
+
+
+class UnfoldedGroups(dict[int, Registered]):
+    """The maps of the groups; a missing one is that of a group of which runs are folded, or a new one."""
+
+    def __init__(self, names: FoldingMap) -> None:
+        super().__init__()
+        self._names = names
+
+    def __missing__(self, group: int) -> Registered:
+        return self._names.unfold(group)

@@ -1,0 +1,183 @@
+"""Folded runs: of a prompt one hash stands in the map, and everybody finds what they would have found."""
+
+from random import Random
+
+import pytest
+from blockproof.impl.pool.block import KVCacheBlock
+from blockproof.impl.pool.hash_map import BlockHashToBlockMap
+from blockproof.impl.today import folded
+from blockproof.impl.today.folded import FoldedRun, FoldingMap
+
+LONGEST = 12
+
+
+def row(prompt, length):
+    """The hashes of a prompt, of which each names all before it: prompts with one beginning have the same there."""
+    return [b"%d:" % i + bytes(prompt[: i + 1]) for i in range(length)]
+
+
+class Pair:
+    """The same blocks in a map that folds and in one that does not."""
+
+    def __init__(self, kind=FoldingMap):
+        self.maps = kind([0]), BlockHashToBlockMap()
+        self.blocks = [], []
+        self.tables = []
+
+    def register(self, prompt, first, end, behind=None):
+        """Blocks of a prompt, behind those of a table or of another one that begins alike."""
+        number = len(self.blocks[0])
+        for blocks, known in zip(self.blocks, self.maps, strict=True):
+            new = [KVCacheBlock(number + i) for i in range(end - first)]
+            before = None if not first else blocks[behind[first - 1]]
+            blocks += new
+            known.register(0, row(prompt, end)[first:], new, (first, before))
+        self.tables.append((prompt, [*(behind or [])[:first], *range(number, number + end - first)]))
+
+    def forget(self, numbers):
+        for blocks, known in zip(self.blocks, self.maps, strict=True):
+            known.forget_all([blocks[number] for number in numbers])
+
+    def standing(self, table):
+        """The blocks of a table before the first that has been forgotten."""
+        gone = [i for i, number in enumerate(table) if self.blocks[0][number].content is None]
+        return table[: gone[0]] if gone else table
+
+    def wrong(self):
+        """What differs, if anything does."""
+        for blocks, known in zip(self.blocks, self.maps, strict=True):
+            known.check(blocks)
+        if len(self.maps[0]) != len(self.maps[1]):
+            return "number of hashes"
+        for prompt, table in self.tables:
+            hashes = row(prompt, len(table))
+            here, there = ([one.block_id for one in known.prefix(0, hashes, LONGEST)] for known in self.maps)
+            if here != there:
+                return f"{here} is found, not {there}"
+            each = [[one.block_id for one in known.blocks_in(0, hashes[-1])] for known in self.maps]
+            if each[0] != each[1]:
+                return f"{each[0]} are found, not {each[1]}"
+        return ""
+
+
+def story(seed, kind=FoldingMap, steps=40):
+    """Prompts with common beginnings are registered, go on, come again, and are evicted, in any order."""
+    draw, pair = Random(seed), Pair(kind)
+    for _ in range(steps):
+        what = draw.random()
+        alive = [(prompt, pair.standing(table)) for prompt, table in pair.tables]
+        alive = [(prompt, table) for prompt, table in alive if table]
+        if what < 0.35 or not alive:
+            prompt = tuple(draw.randrange(5) for _ in range(LONGEST))
+            prompt = draw.choice(pair.tables)[0] if pair.tables and draw.random() < 0.3 else prompt
+            pair.register(prompt, 0, draw.randrange(1, LONGEST))
+        elif what < 0.7:
+            prompt, table = draw.choice(alive)
+            first = draw.randrange(1, len(table) + 1)
+            again = (*prompt[:first], *(draw.randrange(5) for _ in range(LONGEST - first)))
+            alike = [one for one, _ in pair.tables if one[:first] == prompt[:first]]
+            again = draw.choice(alike) if draw.random() < 0.3 else again
+            if first < LONGEST:
+                pair.register(again, first, draw.randrange(first, LONGEST) + 1, table)
+        elif what < 0.9:
+            _, table = draw.choice(alive)
+            pair.forget(table[draw.randrange(len(table)) :][::-1])
+        else:
+            _, table = draw.choice(alive)
+            pair.forget([draw.choice(table)])
+        if wrong := pair.wrong():
+            return wrong
+    return ""
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_map_that_folds_finds_what_another_one_finds(seed):
+    assert story(seed) == ""
+
+
+class Blind(FoldingMap):
+    """It never asks whether what stands before a run is gone."""
+
+    def _drop_leaves(self, folds, run, left):
+        run.leaves = []
+
+
+class Hasty(FoldingMap):
+    """A hash that is known already leaves the run folded in which it stands."""
+
+    def _unfold_known(self, folds, contents, any_of_them):
+        pass
+
+    def _unfold_end(self, run, left):
+        pass
+
+
+class Deaf(FoldingMap):
+    """It does not look at the hashes that stand in the map."""
+
+    def _room(self, folds, group, contents, first, before):
+        index, folds.index = folds.index, {}
+        try:
+            return super()._room(folds, group, contents, first, before)
+        finally:
+            folds.index = {**index, **folds.index}
+
+
+@pytest.mark.parametrize("kind", [Blind, Hasty, Deaf])
+def test_a_map_that_folds_what_it_must_not_is_found_out(kind):
+    def wrong(seed):
+        try:
+            return story(seed, kind)
+        except (AssertionError, KeyError):
+            return "contradiction"
+
+    assert any(wrong(seed) for seed in range(200))
+
+
+def test_a_prompt_is_one_entry_until_somebody_asks_for_all():
+    known, blocks = FoldingMap([0]), [KVCacheBlock(i) for i in range(10)]
+    known.register(0, row((1,) * 10, 10), blocks, (0, None))
+    folds = known.folds[0]
+    assert (len(folds.heads), folds.index, len(known)) == (1, {}, 10)
+    assert known.prefix(0, row((1,) * 10, 10), 7) == blocks[:7]
+    assert (len(folds.heads), folds.index) == (1, {})
+    assert known.groups[0] == dict(zip(row((1,) * 10, 10), blocks, strict=True))
+    assert not folds.heads
+    run = blocks[0].run
+    assert isinstance(run, FoldedRun)
+    assert not run.folded
+    known.check(blocks)
+
+
+def test_the_last_block_of_a_prompt_that_comes_again_is_the_only_one_unfolded():
+    known, blocks = FoldingMap([0]), [KVCacheBlock(i) for i in range(10)]
+    hashes, again = row((1,) * 10, 10), KVCacheBlock(10)
+    known.register(0, hashes, blocks, (0, None))
+    known.register(0, hashes[9:], [again], (9, blocks[8]))
+    folds = known.folds[0]
+    assert (list(folds.heads), list(folds.index)) == (hashes[:1], hashes[9:])
+    assert known.blocks_in(0, hashes[9]) == [blocks[9], again]
+    assert known.prefix(0, hashes, 10) == blocks
+    known.check([*blocks, again])
+
+
+def test_runs_that_left_another_one_are_forgotten_with_time():
+    known = FoldingMap([0])
+    trunk, hashes = [KVCacheBlock(i) for i in range(2)], row((0,) * 2, 2)
+    known.register(0, hashes, trunk, (0, None))
+    for number in range(2, 200):
+        leaf = KVCacheBlock(number)
+        known.register(0, row((number,), 1), [leaf], (1, trunk[0]))
+        known.forget(leaf)
+    run = trunk[0].run
+    assert isinstance(run, FoldedRun)
+    assert len(run.leaves) <= folded._MANY
+    assert not known.folds[0].orphans
+
+
+def test_who_looks_at_the_entries_sees_all_of_them():
+    known, blocks = FoldingMap([0]), [KVCacheBlock(i) for i in range(3)]
+    known.register(0, row((1,) * 3, 3), blocks, (0, None))
+    assert len(known._cache) == 3
+    known.register(0, row((2,) * 3, 3), [KVCacheBlock(3 + i) for i in range(3)], (0, None))
+    assert len(known._cache) == 6
