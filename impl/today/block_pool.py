@@ -102,13 +102,14 @@ class TodayPool(BlockPool):
         self, request: CacheableRequest, table: Sequence[KVCacheBlock], i: int, block_size: int, group_id: int
     ) -> None:
         """As before; behind a folded run the block goes on with it."""
-        if not i or group_id not in self._folding:
+        if group_id not in self._folding:
             BlockPool.cache_full_block(self, request, table, i, block_size, group_id)
             return
-        known, hashes, block, before = self.cached_block_hash_to_block, request.block_hashes, table[i], table[i - 1]
+        known, hashes, block = self.cached_block_hash_to_block, request.block_hashes, table[i]
         if len(hashes) <= i or block.content is not None:
             self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)  # says what is wrong
-        content, run = hashes[i], before.run
+        content, before = hashes[i], table[i - 1] if i else None
+        run = None if before is None else before.run
         if isinstance(run, FoldedRun) and run.folded and run.blocks[-1] is before:
             folds = known.folds[group_id]
             if content not in folds.heads and content not in folds.index:
