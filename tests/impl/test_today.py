@@ -9,6 +9,7 @@ from blockproof import impl
 from blockproof.fuzz.opening.known_deviations import model_for
 from blockproof.impl import today
 from blockproof.impl.hashing.block_hash import BlockHash
+from blockproof.impl.today.hashing import LastHashes
 from blockproof.model.features.today import TODAY
 from blockproof.model.ops import Group, Shape
 
@@ -286,6 +287,23 @@ def test_managers_of_others_are_refused():
     impl.KVCacheSpecRegistry.register(OwnSpec, OwnManager)
     with pytest.raises(NotImplementedError, match="OwnManager"):
         Core(OwnSpec(block_size=4, num_kv_heads=1, head_size=1, dtype=FLOAT))
+
+
+def test_a_spec_that_nobody_serves_is_told_how_to_be():
+    class LonelySpec(impl.KVCacheSpec):
+        pass
+
+    with pytest.raises(AssertionError, match="LonelySpec"):
+        Core(LonelySpec(block_size=4))
+
+
+def test_hashes_of_larger_blocks_are_cut_as_a_list_is():
+    hashes = LastHashes([BlockHash(bytes([i])) for i in range(14)], 4, 12)
+    whole = [BlockHash(bytes([i])) for i in (2, 5, 8, 11)]
+    assert list(hashes) == whole
+    ends = (None, 0, 1, 3, 4, 9, -1, -2)
+    for first, end, step in product(ends, ends, (None, 1, 2, 3, -1, -2)):
+        assert hashes[first:end:step] == whole[first:end:step]
 
 
 def test_a_chain_of_draft_models_needs_names_that_look_as_far():

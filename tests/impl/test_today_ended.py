@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from blockproof.impl import today
 
-from .cores_of_today import CHECKPOINT, Core, fine, full, states, window
+from .cores_of_today import CHECKPOINT, FLOAT, Core, fine, full, states, window
 
 CORES = {
     "full": lambda: Core(full()),
@@ -13,6 +14,9 @@ CORES = {
     "hits inside blocks": fine,
     "drafts": lambda: fine(num_speculative_blocks=1),
     "checkpoints": lambda: fine(**CHECKPOINT),
+    "reference window": lambda: Core(
+        today.RSWASpec(block_size=4, num_kv_heads=1, head_size=1, dtype=FLOAT, rswa_window=4)
+    ),
 }
 
 
