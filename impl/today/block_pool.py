@@ -352,8 +352,10 @@ class TodayPool(BlockPool):
 
     def reset_prefix_cache(self) -> bool:
         """As before; whoever reads on is told."""
+        before = self.cached_block_hash_to_block
         if not super().reset_prefix_cache():
             return False
+        before.dissolve()
         self._know(self.cached_block_hash_to_block)
         self._tell_watchers([self._made[block_id] for block_id in self._watchers])
         self._slept |= self._queue.put_to_sleep(self._made)

@@ -280,6 +280,10 @@ class FoldingMap(BlockHashToBlockMap):
                 blocks += entry.values() if isinstance(entry, dict) else (entry,)
         return blocks
 
+    def dissolve(self) -> None:
+        """Nobody asks any more: let go of the blocks now. It stands in a circle, which lives on for a while."""
+        self.folds, self.groups = {}, {}
+
     def __len__(self) -> int:
         return sum(map(len, self.all_groups().values()))
 

@@ -1,5 +1,6 @@
 """What a reset leaves of blocks: places in the free queue. Nobody can tell, and whoever has a block keeps it."""
 
+import gc
 from functools import partial
 from random import Random
 from typing import Any
@@ -44,6 +45,23 @@ def test_after_a_reset_no_block_is_left_but_those_that_somebody_has():
     assert core.blocks[mine.block_id] is mine
     assert [block.block_id for block in core.blocks] == list(range(40))
     core.check()
+
+
+def test_after_a_reset_no_block_of_a_folded_run_is_left_though_nobody_collects():
+    gc.collect()
+    gc.disable()
+    try:
+        core = pool()
+        core.fold([0])
+        blocks = core.get_new_blocks(30)
+        core.cached_block_hash_to_block.register(0, [b"%d" % i for i in range(30)], blocks, (0, None))
+        core.free_blocks(blocks)
+        assert len(core.cached_block_hash_to_block.folds[0].heads) == 1
+        del blocks
+        assert core.reset_prefix_cache()
+        assert objects(core) == [core.null_block]
+    finally:
+        gc.enable()
 
 
 def test_the_blocks_that_are_taken_next_stay():
