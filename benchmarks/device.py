@@ -19,6 +19,7 @@ from textwrap import wrap
 from time import perf_counter
 
 import device_attention
+import device_pages
 import device_speed
 import device_steps
 import torch
@@ -27,6 +28,7 @@ from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.impl import tensors as tensors_package
+from blockproof.impl.tensors.kernel_choice import kernel_module
 from blockproof.impl.tensors.queues import CudaQueue, HostQueue
 from written import command, parser, processor, put, table
 
@@ -67,7 +69,7 @@ class Page:
         ]
 
     def steps(self) -> None:
-        """Random steps, and planted faults."""
+        """Random steps, pages and queries, and planted faults."""
         rows = []
         for kernels, device in {(self.kernels, self.device), ("torch", "cpu")}:
             number = 2_000 if self.quick else 100_000
@@ -77,6 +79,9 @@ class Page:
             differ = sum(each is not None for each in device_steps.steps(number, 11, opened))
             rows.append([kernels, device, f"{number:,}", differ, f"{perf_counter() - begun:.0f}"])
             self._expect(not differ, f"{differ} steps differ with {kernels} on {device}")
+            cases = device_pages.cases(number // 100, 11, kernel_module(torch.device(device), kernels), device)
+            wrong = [each for each in cases if each]
+            self._expect(not wrong, f"{kernels} on {device}: {wrong[:1]}")
         self._section(
             "Tables and slots against their definition",
             table("kernels | device | steps: | differ: | seconds:", sorted(rows)),
@@ -88,7 +93,11 @@ class Page:
                 number_found = device_steps.found(module, old, new, self.kernels, self.device)
                 rows.append([what, module, number_found or "not found"])
                 self._expect(number_found is not None, f"not found: {what}")
-        self._section("Faults planted into the kernels", table("fault | module | found at step:", rows))
+        for what, old, new in device_pages.FAULTS[f"{self.kernels}_kernels"]:
+            number_found = device_pages.found(f"{self.kernels}_kernels", old, new, self.device)
+            rows.append([what, "pages, attention", number_found or "not found"])
+            self._expect(number_found is not None, f"not found: {what}")
+        self._section("Faults planted into the kernels", table("fault | module | found at step or case:", rows))
 
     def attention(self) -> None:
         """Comparisons, faults, and how fast a decode is."""

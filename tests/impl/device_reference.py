@@ -1,6 +1,6 @@
 """Tables and slots once more, in whole arrays of numpy, and all that may be asked wrongly: what `DeviceTables` must do.
 
-python tests/impl/device_reference.py torch|triton FIRST CASES STEPS
+python tests/impl/device_reference.py torch|triton FIRST CASES STEPS [DEVICE]
 
 The reference knows nothing of `benchmarks/device_steps.py`, and says of each call whether it is legal, too: what is
 not is refused, and changes nothing. The local position of a token of a rank is counted, not computed.
@@ -114,7 +114,7 @@ class Counts:
 class Trial:
     """Random calls, of the tables and of the reference."""
 
-    def __init__(self, seed, kernels, counts):
+    def __init__(self, seed, kernels, counts, device):
         self.draw = draw = Random(seed)
         self.counts = counts
         self.many = draw.random() < 0.15
@@ -127,8 +127,8 @@ class Trial:
         self.reference = Reference(self.groups, self.requests, **kept)
         self.host = BlockTables(self.groups, self.requests, **kept)
         self.room, most = 4000 if self.many else 400, draw.choice((1, 7, 40, 300, 5000))
-        module = kernel_module(torch.device("cpu"), kernels) if isinstance(kernels, str) else kernels
-        self.device = DeviceTables(self.host, "cpu", self.room, max_changes=most, kernels=module.for_tables)
+        module = kernel_module(torch.device(device), kernels) if isinstance(kernels, str) else kernels
+        self.device = DeviceTables(self.host, device, self.room, max_changes=most, kernels=module.for_tables)
 
     def _rare(self, rare, usual):
         return rare if self.draw.random() < 0.04 else usual
@@ -261,11 +261,11 @@ class Trial:
         tokens = len(positions) * done
         self.counts.most_tokens = max(self.counts.most_tokens, tokens)
         pad_to = draw.choice((None, min(tokens + draw.choice((0, 3, 20, 300)), self.room)))
-        places = self.device.commit(pad_to).numpy()
+        places = self.device.commit(pad_to).cpu().numpy()
         assert places.shape == (len(self.groups), tokens if pad_to is None else pad_to)
         assert (places[:, tokens:] == -1).all()
         for group in range(len(self.groups)):
-            assert (self.device.table(group).numpy() == reference.on_device(group)).all()
+            assert (self.device.table(group).cpu().numpy() == reference.on_device(group)).all()
             if tokens and group in asked:
                 assert places[group, :tokens].tolist() == found[group][1].tolist()
 
@@ -292,13 +292,13 @@ class Trial:
         return [[each[i] for each in batch] for i in range(3)]
 
 
-def tried(kernels, seeds, steps):
+def tried(kernels, seeds, steps, device="cpu"):
     """Carries out so many steps of each, with kernels of a name or of a module; AssertionError, with the seed, where
     anything differs."""
     counts = Counts()
     for seed in seeds:
         try:
-            trial = Trial(seed, kernels, counts)
+            trial = Trial(seed, kernels, counts, device)
             for step in range(steps):
                 if step in (steps // 3, steps // 2):
                     changes, tokens = trial.draw.choice((0, 4, 300)), trial.draw.choice((1, 8, 60, 300))
@@ -312,5 +312,5 @@ def tried(kernels, seeds, steps):
 
 
 if __name__ == "__main__":
-    first, cases, steps_of_each = map(int, sys.argv[2:])
-    print(tried(sys.argv[1], range(first, first + cases), steps_of_each))
+    first, cases, steps_of_each = map(int, sys.argv[2:5])
+    print(tried(sys.argv[1], range(first, first + cases), steps_of_each, *sys.argv[5:]))

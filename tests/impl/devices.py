@@ -13,6 +13,10 @@ torch = pytest.importorskip("torch")
 ROOT = Path(__file__).parents[2]
 HAS_GPU = torch.cuda.is_available()
 INTERPRETS = find_spec("triton") is not None and tuple(map(int, version("triton").split(".")[:2])) >= (3, 9)
+KERNELS = [
+    pytest.param("torch", "cpu", id="torch"),
+    pytest.param("triton", "cuda", id="gpu", marks=pytest.mark.skipif(not HAS_GPU, reason="no GPU")),
+]
 needs_triton = pytest.mark.skipif(not INTERPRETS, reason="make kernels")
 
 

@@ -6,14 +6,15 @@ from importlib import import_module
 import pytest
 
 from .device_reference import tried
-from .devices import ROOT, interpreted, needs_triton
+from .devices import KERNELS, ROOT, interpreted, needs_triton
 
 sys.path.append(str(ROOT / "benchmarks"))
 device_steps = import_module("device_steps")
 
 
-def test_random_calls_with_torch():
-    counts = tried("torch", range(150), 8)
+@pytest.mark.parametrize(("kernels", "device"), KERNELS)
+def test_random_calls(kernels, device):
+    counts = tried(kernels, range(150 if device == "cpu" else 20), 8, device)
     assert min(counts.changed, counts.refused, counts.scheduled, counts.schedules_refused) > 20
     assert counts.most_tokens > 512  # of several programs
 

@@ -11,14 +11,10 @@ import pytest
 from blockproof.impl import BlockTables, DeviceTables, GroupTable
 from blockproof.impl.tensors.queues import HostQueue
 
-from .devices import HAS_GPU, ROOT, interpreted, needs_triton, torch
+from .devices import HAS_GPU, KERNELS, ROOT, interpreted, needs_triton, torch
 
 sys.path.append(str(ROOT / "benchmarks"))
 device_steps = import_module("device_steps")
-KERNELS = [
-    pytest.param("torch", "cpu", id="torch"),
-    pytest.param("triton", "cuda", id="gpu", marks=pytest.mark.skipif(not HAS_GPU, reason="no GPU")),
-]
 
 
 def queue(device: str):

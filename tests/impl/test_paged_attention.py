@@ -8,11 +8,10 @@ from blockproof.impl import PagedKeys
 from blockproof.impl.tensors.paged_attention import attention
 from blockproof.impl.tensors.torch_kernels import FULL
 
-from .devices import HAS_GPU, ROOT, interpreted, needs_triton, torch
+from .devices import KERNELS, ROOT, interpreted, needs_triton, torch
 
 sys.path.append(str(ROOT / "benchmarks"))
 traffic = import_module("device_attention")
-KERNELS = [("torch", "cpu"), pytest.param("triton", "cuda", marks=pytest.mark.skipif(not HAS_GPU, reason="no GPU"))]
 
 
 @pytest.mark.parametrize(("kernels", "device"), KERNELS)
