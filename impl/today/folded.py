@@ -24,10 +24,10 @@ class FoldedRun(Run):
 
     __slots__ = ("folded", "leaves", "looked")
 
-    def __init__(self, group: int, first: int) -> None:
-        super().__init__(group, first, [], [])
-        self.folded = True
-        self.leaves: list[tuple[int, BlockHash]] = []
+    def __init__(self, group: int, first: int, contents: list[BlockHash], blocks: list[KVCacheBlock]) -> None:
+        self.group, self.first, self.contents, self.blocks = group, first, contents, blocks  # without a call for it
+        self.whole = self.folded = True
+        self.leaves: list[tuple[int, BlockHash]] | None = None  # of most runs nobody leaves
         """Where others have left it: behind how many of its blocks, and their first hash."""
         self.looked = _MANY
         """With so many of these it pays to look who of them is gone."""
@@ -97,7 +97,7 @@ class FoldingMap(BlockHashToBlockMap):
             return
         folds, contents, blocks = self.folds[run.group], run.contents[left:], run.blocks[left:]
         self._drop_leaves(folds, run, left)
-        run.leaves.append((left, contents[0]))
+        self._note_leaf(folds, run, left, contents[0])
         del run.contents[left:], run.blocks[left:]
         folds.index.update(zip(contents, blocks, strict=True))
         if len(blocks) == 1:
@@ -110,7 +110,7 @@ class FoldingMap(BlockHashToBlockMap):
     def _drop_leaves(self, folds: Folds, run: FoldedRun, left: int) -> None:
         """A run has only so many blocks from now on: note whether somebody stands behind what is gone."""
         stay: list[tuple[int, BlockHash]] = []
-        for at, content in run.leaves:
+        for at, content in run.leaves or ():
             if at <= left:
                 stay.append((at, content))
             elif content in folds.heads or content in folds.index:
@@ -119,7 +119,9 @@ class FoldingMap(BlockHashToBlockMap):
 
     def _note_leaf(self, folds: Folds, run: FoldedRun, at: int, content: BlockHash) -> None:
         """Somebody leaves a run behind so many of its blocks."""
-        if len(run.leaves) >= run.looked:
+        if run.leaves is None:
+            run.leaves = []
+        elif len(run.leaves) >= run.looked:
             run.leaves = [leaf for leaf in run.leaves if leaf[1] in folds.heads or leaf[1] in folds.index]
             run.looked = max(_MANY, 2 * len(run.leaves))
         run.leaves.append((at, content))
@@ -230,7 +232,7 @@ class FoldingMap(BlockHashToBlockMap):
         if not heads:
             self.groups.pop(group, None)
             folds.orphans = False
-        made = heads[head] = FoldedRun(group, first)
+        made = heads[head] = FoldedRun(group, first, [], [])
         return made
 
     def _unfold_known(self, folds: Folds, contents: Sequence[BlockHash], any_of_them: bool) -> None:
