@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ..hashing.block_hashing import BlockHashList
 from ..hashing.extra_keys import CacheableRequest
-from ..pool.block import KVCacheBlock, ids_of, with_and_without_identity
+from ..pool.block import Hit, KVCacheBlock, TailHit, ids_of, with_and_without_identity
 from ..pool.block_pool import BlockPool
 from ..specs.base import cdiv
 from ..specs.interface import (
@@ -179,7 +179,9 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         settled = total if num_settled_tokens is None else num_settled_tokens
         skipped = self._num_skipped_blocks(settled) if self.may_skip else 0
         if skipped > 0:
-            new_computed_blocks = new_computed_blocks[skipped:]
+            found, new_computed_blocks = new_computed_blocks, new_computed_blocks[skipped:]
+            if isinstance(found, TailHit) and new_computed_blocks[:1] != [self._null_block]:
+                new_computed_blocks = Hit(new_computed_blocks)
             still_needed = total - self.get_num_skipped_tokens(settled)
             num_external_computed_tokens = min(still_needed, num_external_computed_tokens)
         if self.enable_caching:

@@ -13,7 +13,7 @@ from sys import maxsize
 from typing import Any, TypeAlias
 
 from ..hashing.block_hashing import BlockHashList
-from ..pool.block import Hit, KVCacheBlock
+from ..pool.block import Hit, KVCacheBlock, TailHit
 from ..pool.block_pool import BlockPool
 
 HitBlocks: TypeAlias = tuple[list[KVCacheBlock], ...]
@@ -64,7 +64,7 @@ class HitSearch(ABC):
 
     def _behind_nulls(self, num_nulls: int, rows: Iterable[list[KVCacheBlock]]) -> HitBlocks:
         nulls = [self._terms.pool.null_block] * num_nulls
-        return tuple([nulls + row for row in rows])
+        return tuple([TailHit(nulls + row) for row in rows])
 
 
 class PrefixSearch(HitSearch):

@@ -202,3 +202,9 @@ class Hit(list[KVCacheBlock]):
     """Blocks that one lookup has found: none of them is null or stands here twice, and all are of one pool."""
 
     __slots__ = ()
+
+
+class TailHit(list[KVCacheBlock]):
+    """The same behind nulls."""
+
+    __slots__ = ()

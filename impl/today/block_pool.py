@@ -13,7 +13,7 @@ from ..pool.block import Hit, KVCacheBlock, loose_run, with_and_without_identity
 from ..pool.block_pool import BlockPool
 from ..pool.events import MEDIUM_GPU, BlockRemoved
 from .asleep import SleepyQueue
-from .events import Places, blocks_stored
+from .events import Places, blocks_stored, spans_of
 from .folded import FoldedRun
 from .hashing import LastHashes
 from .names import Name, SeveralNames
@@ -89,11 +89,10 @@ class TodayPool(BlockPool):
         """`cache_full_blocks` for entries of a table of which none is null, and a hit can use each."""
         blocks, per = table[first:end], size // self.hash_block_size
         contents = request.block_hashes[first * per + per - 1 : end * per : per]
-        if len(contents) < end - first or [block for block in blocks if block.content is not None]:
+        known, row = self.cached_block_hash_to_block, (first, table[first - 1] if first else None)
+        if len(contents) < end - first or not known.register_new(group_id, contents, blocks, row):
             self.cache_full_blocks(request, table, first, end, size, group_id)
             return
-        row = first, table[first - 1] if first else None
-        self.cached_block_hash_to_block.register(group_id, contents, blocks, row)
         if self.enable_kv_cache_events:
             hashes = self.hashes_at(request, size)
             self._announce(request, hashes, range(first, end), (first, end, size, group_id))
@@ -188,6 +187,14 @@ class TodayPool(BlockPool):
 
     def _forget_loudly(self, blocks: Sequence[KVCacheBlock]) -> None:
         names: list[Name] = []
+        if self.metrics_collector is None and not self.further:
+            named = [block for block in blocks if block.content is not None and block.run is not None]
+            names = [(block.run.group, block.content) for block in named]  # type: ignore[union-attr,misc]
+            self.cached_block_hash_to_block.forget_all(named)
+            if [block for block in named if block.content is not None]:
+                names = [name for name, block in zip(names, named, strict=True) if block.content is None]
+            self._tell_gone(names)
+            return
         for block in blocks:
             if self.metrics_collector is not None:
                 self.metrics_collector.on_block_evicted(block)
@@ -411,9 +418,11 @@ class TodayPool(BlockPool):
     ) -> None:
         first, end, size, group_id = part
         ahead = self.num_hash_lookahead_tokens
-        places = Places([(i * size, (i + 1) * size) for i in chosen], (first * size, end * size), size, ahead)
+        whole = isinstance(chosen, range)
+        spans = spans_of(first, end, size) if whole else [(i * size, (i + 1) * size) for i in chosen]
+        told = hashes[first:end] if whole else [hashes[i] for i in chosen]
         parent = hashes[first - 1] if first else None
-        self.tell_stored(request, group_id, places, [hashes[i] for i in chosen], parent)
+        self.tell_stored(request, group_id, Places(spans, (first * size, end * size), size, ahead), told, parent)
 
     def _check_names(self) -> None:
         """As before, but that a block may be found under several names."""

@@ -1,6 +1,6 @@
 """The event of stored blocks by the rule of today: its keys are those that a listener knows, without tags."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,37 +21,44 @@ class Places:
     ahead: int
 
 
+def spans_of(first: int, end: int, size: int) -> list[tuple[int, int]]:
+    """From where to where blocks `first .. end - 1` of so many tokens reach."""
+    return [*zip(range(first * size, end * size, size), range((first + 1) * size, (end + 1) * size, size), strict=True)]
+
+
 def blocks_stored(
     request: CacheableRequest, hashes: Sequence[BlockHash], parent: BlockHash | None, places: Places, group_id: int
 ) -> BlockStored:
     """The event of blocks of these hashes."""
     tokens, adapter, (first, end) = request.all_token_ids, request.lora_request, places.told
+    told = tokens[first:end]
     ahead = [list(tokens[at : at + places.ahead]) for _, at in places.spans] if places.ahead else None
     return BlockStored(
         block_hashes=external_hashes(hashes),
         parent_block_hash=None if parent is None else external_hashes([parent])[0],
-        token_ids=list(tokens[first:end]),
+        token_ids=told if type(told) is list else list(told),
         block_size=places.size,
         lora_id=adapter.adapter_id if adapter is not None else None,
         medium=MEDIUM_GPU,
         lora_name=adapter.name if adapter is not None else None,
-        extra_keys=[_untagged(keys) for keys in _keys(request, places)] or None,
+        extra_keys=_keys(request, places) or None,
         group_idx=group_id,
         lookahead_token_ids=ahead or None,
     )
 
 
-def _keys(request: CacheableRequest, places: Places) -> Iterator[ExtraKeys | None]:
+def _keys(request: CacheableRequest, places: Places) -> list[tuple[Any, ...] | None]:
     """The extra keys of each block; where the last one is a part they are looked for apart."""
     if not need_extra_keys(request) and request.prompt_embeds is None:
-        yield from [None] * len(places.spans)
-        return
+        return [None] * len(places.spans)
     starts, sizes = [start for start, _ in places.spans], {end - start for start, end in places.spans}
+    found: list[ExtraKeys | None] = []
     if len(sizes) == 1:
-        yield from extra_keys_of_blocks(request, starts, sizes.pop() + places.ahead)
+        found += extra_keys_of_blocks(request, starts, sizes.pop() + places.ahead)
     else:
         for start, end in places.spans:
-            yield from extra_keys_of_blocks(request, [start], end - start + places.ahead)
+            found += extra_keys_of_blocks(request, [start], end - start + places.ahead)
+    return [_untagged(keys) for keys in found]
 
 
 def _untagged(keys: ExtraKeys | None) -> tuple[Any, ...] | None:

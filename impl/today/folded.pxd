@@ -32,6 +32,8 @@ cdef class FoldingMap(BlockHashToBlockMap):
     cpdef find(self, group, content)
     @cython.locals(folds=Folds, run=FoldedRun, block=KVCacheBlock)
     cpdef register(self, group, contents, list blocks, row)
+    @cython.locals(folds=Folds, run=FoldedRun, block=KVCacheBlock, other=KVCacheBlock)
+    cpdef bint register_new(self, group, contents, list blocks, row)
     @cython.locals(n=Py_ssize_t, left=Py_ssize_t, folds=Folds)
     cpdef _drop_end(self, Run run, list blocks)
     cpdef bint forget(self, KVCacheBlock block)

@@ -197,6 +197,40 @@ class FoldingMap(BlockHashToBlockMap):
             block.content = content
             block.run = run
 
+    def register_new(
+        self,
+        group: int,
+        contents: Sequence[BlockHash],
+        blocks: list[KVCacheBlock],
+        row: tuple[int, KVCacheBlock | None],
+    ) -> bool:
+        """`register`, if none of the blocks has an identity; else False, with nothing changed. There is one look at
+        each, as what was registered in a folded run is easily undone."""
+        folds = self.folds.get(group)
+        run = None if folds is None else self._room(folds, group, contents, *row)
+        if run is None:
+            if [block for block in blocks if block.content is not None]:
+                return False
+            BlockHashToBlockMap.register(self, group, contents, blocks, row)
+            return True
+        for block, content in zip(blocks, contents, strict=True):
+            if block.content is not None:
+                break
+            block.content = content
+            block.run = run
+        else:
+            run.contents += contents
+            run.blocks += blocks
+            return True
+        for other in blocks:
+            if other is block:
+                break
+            other.content = other.run = None
+        if folds is not None and not run.blocks:
+            del folds.heads[contents[0]]
+            run.folded = False
+        return False
+
     def _room(
         self, folds: Folds, group: int, contents: Sequence[BlockHash], first: int, before: KVCacheBlock | None
     ) -> FoldedRun | None:
@@ -240,10 +274,8 @@ class FoldingMap(BlockHashToBlockMap):
         if any_of_them:
             self.unfold_all()
             return
-        for content in contents:
-            run = folds.heads.get(content)
-            if run is not None:
-                self._unfold_run(run)
+        for content in folds.heads.keys() & contents:
+            self._unfold_run(folds.heads[content])
 
     # Forgetting.
 

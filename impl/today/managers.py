@@ -12,7 +12,7 @@ from ..managers.window import ChunkedLocalAttentionManager, SlidingWindowManager
 from ..pool.block import KVCacheBlock
 from ..specs.interface import SlidingWindowSpec
 from .block_pool import TodayPool
-from .events import Places
+from .events import Places, spans_of
 
 
 class Tail(NamedTuple):
@@ -244,13 +244,19 @@ class ByNames(SingleTypeKVCacheManager):
     def report(self, request: CacheableRequest, row: Sequence[KVCacheBlock], length: int) -> None:
         """Tell of the blocks of a hit of so many tokens, those that are there, as if they were stored anew."""
         size, unit, pool = self.block_size, self.unit, self.block_pool
-        spans = [
-            (i * size, min((i + 1) * size, length)) for i, block in enumerate(row) if block is not self._null_block
-        ]
+        null, hashes = self._null_block, request.block_hashes
+        first, per = next((i for i, block in enumerate(row) if block is not null), len(row)), size // unit
+        if null in row[first:]:
+            spans = [(i * size, min((i + 1) * size, length)) for i, block in enumerate(row) if block is not null]
+            told = [hashes[end // unit - 1] for _, end in spans]
+        else:
+            spans = spans_of(first, len(row), size)
+            spans[-1:] = [(start, min(end, length)) for start, end in spans[-1:]]
+            told = hashes[(first + 1) * per - 1 : (len(row) - 1) * per : per]
+            told += [hashes[end // unit - 1] for _, end in spans[-1:]]
         if spans:
-            hashes = [request.block_hashes[end // unit - 1] for _, end in spans]
             places = Places(spans, (0, length), spans[0][1] - spans[0][0], pool.num_hash_lookahead_tokens)
-            pool.tell_stored(request, self.kv_cache_group_id, places, hashes, None)
+            pool.tell_stored(request, self.kv_cache_group_id, places, told, None)
 
     # What a request gives back.
 
