@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .block_tables import KEPT, BlockTables
+from .block_tables import KEPT, NOTHING, BlockTables
 from .kernel_choice import kernel_module, usable_device
 from .queues import HostQueue, queue_of
 from .table_layout import HEADER, TableLayout
@@ -142,12 +142,24 @@ class DeviceTables:
         made = self._of_tokens[wanted] = self.places[:, :wanted], fit
         return made
 
-    def upload(self) -> int:
+    def upload(self, changes: int | None = None, tokens: int | None = None) -> int:
         """Queue the copy of what has changed, and of the tokens if no changes are left for another copy.
 
-        Returns the number of changed entries, for `launch`.
+        Returns the number of changed entries, for `launch`. Given what a graph of yours was captured for, changes
+        beyond are written first; ValueError for more tokens.
         """
-        buffer, count, _ = self._fill()
+        host = self.host
+        self._check_room(changes or 0, tokens or 0)
+        if tokens is not None and host.num_tokens > tokens:
+            raise ValueError(
+                f"{host.num_tokens} tokens, but room for {tokens}: launch without a graph, or a larger one"
+            )
+        fit = host.num_changed if changes is None else changes
+        while host.num_changed > fit:
+            self.launch(self._copy(*self._fill(min(host.num_changed - fit, self.max_changes))[:2]), 0)
+        return self._copy(*self._fill()[:2])
+
+    def _copy(self, buffer: _Buffer, count: int) -> int:
         used = self.layout.staged(count)
         self.queue.copy(self._staged[:used], buffer.memory[:used])
         return count
@@ -207,8 +219,9 @@ class DeviceTables:
         self.queue.copy(self._staged[:used], buffer.memory[:used])
         self.launch(changes, tokens)
 
-    def _fill(self) -> tuple[_Buffer, int, bool]:
-        """Write what has changed into the next buffer; returns it, the changes, and whether it may be read in place."""
+    def _fill(self, part: int | None = None) -> tuple[_Buffer, int, bool]:
+        """Write what has changed into the next buffer, or so much of it and no tokens; returns it, the changes, and
+        whether it may be read in place."""
         host, changes_at, before = self.host, self.layout.changes_at, self._buffer
         self._buffer = buffer = before.next
         if self._read[buffer.number] != buffer.filled:
@@ -216,11 +229,11 @@ class DeviceTables:
         buffer.filled = (buffer.filled + 1) & 0x3FFFFFFF
         count = 0
         if host.num_changed:
-            changed, values = host.take_changes(self.max_changes)
+            changed, values = host.take_changes(part or self.max_changes)
             count = len(changed)
             buffer.numbers[changes_at : changes_at + count] = changed
             buffer.numbers[changes_at + count : changes_at + 2 * count] = values
-        tokens, rows, starts, ends = host.take_step()
+        tokens, rows, starts, ends = NOTHING if part else host.take_step()
         requests = len(starts)
         if requests:
             buffer.starts[:requests] = starts

@@ -168,6 +168,21 @@ def test_the_smallest_captured_graph_that_fits_is_replayed():
     assert device.table(0).tolist() == host.table(0).tolist()
 
 
+@pytest.mark.parametrize(("changes", "most"), [(0, 2), (1, 2), (2, 2), (0, 5), (3, 5), (0, 100), (100, 100)])
+def test_what_a_graph_of_ones_own_has_no_room_for_is_written_first(changes, most):
+    host, device = opened(max_changes=most)
+    for first in (1, 7, 3):
+        host.replace(None, [0, 1], [[first] * 2, [first + 1] * 3, [first + 2], [first + 3] * 4])
+        host.schedule([0, 2], [2, 1])
+        with pytest.raises(ValueError, match="3 tokens, but room for 2: launch without a graph"):
+            device.upload(changes, 2)
+        device.upload(changes, 4)
+        device.launch(changes, 4)  # as captured
+        assert device.places[0, :4].tolist() == [4 * first, 4 * first + 1, 4 * first + 6, -1]
+        for group in (0, 1):
+            assert device.table(group).tolist() == host.table(group).tolist()
+
+
 def test_a_step_without_changes_or_without_tokens_is_one_copy_and_one_kernel():
     host, device = opened()
     host.replace(None, [0, 1], [[1], [2], [3], [4]])
@@ -232,6 +247,7 @@ def test_a_capture_between_steps_does_not_say_anew_what_was_read_long_ago(steps)
         (lambda host, device: device.capture(-1, 4), "-1 changes and 4 tokens: there is room for"),
         (lambda host, device: device.launch(4, 31), "4 changes and 31 tokens: there is room for 16384 and 30"),
         (lambda host, device: device.launch(-1, 0), "-1 changes and 0 tokens"),
+        (lambda host, device: device.upload(-1), "-1 changes and 0 tokens"),
         (lambda host, device: DeviceTables(host, "nowhere", 4), "device 'nowhere' cannot be used here"),
     ],
 )
