@@ -16,7 +16,7 @@ import numpy as np
 
 from .block_tables import KEPT, NOTHING, BlockTables
 from .kernel_choice import kernel_module, usable_device
-from .queues import HostQueue, queue_of
+from .queues import HostQueue, queue_of, zeros
 from .table_layout import HEADER, TableLayout
 from .torch_kernels import NO_SLOT, TorchKernels
 
@@ -82,11 +82,11 @@ class DeviceTables:
         self.max_tokens = max_tokens
         self.max_changes = max_changes
         self.queue = queue or queue_of(self.device)
-        self.entries = torch.zeros(layout.device_entries, dtype=torch.int32, device=self.device)
+        self.entries = zeros((layout.device_entries,), torch.int32, self.device)
         """All tables, one behind the other."""
-        self.places = torch.full((len(layout.groups), max_tokens), NO_SLOT, dtype=torch.int64, device=self.device)
+        self.places = zeros((len(layout.groups), max_tokens), torch.int64, self.device).fill_(NO_SLOT)
         """(groups, tokens): slots, or blocks of states; `NO_SLOT` for a token that this rank writes nowhere."""
-        self._staged = torch.zeros(layout.staged(max_changes), dtype=torch.int32, device=self.device)
+        self._staged = zeros((layout.staged(max_changes),), torch.int32, self.device)
         self._buffers = [_Buffer(self.queue, layout, max_changes, number) for number in range(BUFFERS)]
         for buffer in self._buffers:
             buffer.next = self._buffers[(buffer.number + 1) % BUFFERS]

@@ -10,7 +10,7 @@ import numpy as np
 from .arrays import pairs_of
 from .kernel_choice import kernel_module
 from .kv_cache_tensors import KVCacheTensors
-from .queues import HostQueue, queue_of, sent
+from .queues import HostQueue, queue_of, sent, zeros
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ class HostPool:
         self._kernels = kernel_module(tensors.device)
         pinned = tensors.device.type == "cuda"
         self._pages: list[list[torch.Tensor]] = [
-            [torch.zeros((num_blocks, pages.shape[1]), dtype=torch.uint8, pin_memory=pinned) for pages in of_size]
+            [zeros((num_blocks, pages.shape[1]), torch.uint8, torch.device("cpu"), pinned=pinned) for pages in of_size]
             for of_size in tensors.pages_by_size()
         ]
         self._queue = queue or queue_of(tensors.device)

@@ -18,7 +18,7 @@ from .arrays import Places, pairs_of, whole_numbers
 from .kernel_choice import kernel_module, usable_device
 from .layer_cache import NULL_BLOCK, LayerCache, import_torch
 from .layout import plan_tensors
-from .queues import sent
+from .queues import sent, zeros
 
 if TYPE_CHECKING:
     import torch
@@ -211,7 +211,7 @@ def allocate_kv_cache(
 def _zeros(size: int, device: torch.device) -> torch.Tensor:
     import torch
 
-    return torch.zeros(size, dtype=torch.uint8, device=device)
+    return zeros((size,), torch.uint8, device)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -19,7 +19,7 @@ class HostQueue:
         """So many int32 zeros of the host that the device reads and writes by itself."""
         import torch
 
-        return torch.zeros(count, dtype=torch.int32)
+        return zeros((count,), torch.int32, torch.device("cpu"))
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """Queue a copy from memory of the host, or to it."""
@@ -54,7 +54,9 @@ class CudaQueue(HostQueue):
 
     def memory(self, count: int) -> torch.Tensor:
         """As of `HostQueue`."""
-        return super().memory(count).pin_memory()
+        import torch
+
+        return zeros((count,), torch.int32, torch.device("cpu"), pinned=True)
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """As of `HostQueue`."""
@@ -126,6 +128,14 @@ def _launcher(graph: torch.cuda.CUDAGraph) -> Callable[[], None] | None:
             raise RuntimeError(f"the device cannot launch a graph: CUDA error {error}")
 
     return replay
+
+
+def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, pinned: bool = False) -> torch.Tensor:
+    """Zeros that may be written in and outside of torch's inference mode, wherever they are made."""
+    import torch
+
+    with torch.inference_mode(False):
+        return torch.zeros(shape, dtype=dtype, device=device, pin_memory=pinned)
 
 
 def queue_of(device: torch.device) -> HostQueue:

@@ -118,6 +118,22 @@ def test_who_sleeps_gives_memory_back_and_wakes_under_the_same_views(device):
     assert all(view[2].any() and not view[3].any() for view in views)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_blocks_move_in_and_outside_of_inference_mode(device):
+    with torch.inference_mode():
+        made = allocate_kv_cache(config({"a": A}, num_blocks=4), device)
+        pool = HostPool(made, 2)
+        made.fill(7)
+    made.zero_blocks([1])
+    made.copy_blocks([(1, 2)])
+    pool.save([(2, 0)])
+    with torch.inference_mode():
+        pool.load([(0, 3)])
+        pool.wait()
+        made.copy_blocks([(0, 1)])
+    assert shown(made) == [[7, 7, 0, 0]]
+
+
 def test_who_finds_no_memory_sleeps_on(monkeypatch):
     made = filled()
     made.sleep()

@@ -9,6 +9,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 from blockproof.impl import BlockTables, DeviceTables, GroupTable
+from blockproof.impl.tensors.kernel_choice import kernel_module
 from blockproof.impl.tensors.queues import HostQueue
 
 from .devices import HAS_GPU, KERNELS, ROOT, interpreted, needs_triton, torch
@@ -285,6 +286,20 @@ def test_a_queue_that_never_does_its_work_is_no_endless_loop():
         device.commit(3)
     with pytest.raises(RuntimeError, match="once for each `upload`"):
         device.commit(3)
+
+
+@pytest.mark.parametrize(("kernels", "device"), KERNELS)
+@pytest.mark.parametrize("modes", [(True, False, True), (False, True, False)])
+def test_steps_are_taken_in_and_outside_of_inference_mode(modes, kernels, device):
+    made, *of_steps = modes
+    with torch.inference_mode(made):
+        host = BlockTables([GroupTable(4, 6)], 4)
+        tables = DeviceTables(host, device, 8, kernels=kernel_module(torch.device(device), kernels).for_tables)
+    for mode in of_steps:
+        with torch.inference_mode(mode):
+            host.replace(0, [0], [[3, 4]])
+            host.schedule([5])
+            assert tables.commit(2).tolist() == [[17, -1]]
 
 
 @pytest.mark.skipif(not HAS_GPU, reason="no GPU")
