@@ -107,18 +107,14 @@ class TodayPool(BlockPool):
         known, hashes, block = self.cached_block_hash_to_block, request.block_hashes, table[i]
         if len(hashes) <= i or block.content is not None:
             self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)  # says what is wrong
-        content, folds = hashes[i], known.folds.get(group_id)
-        before = table[i - 1] if i else None
-        if folds is not None and content not in folds.heads and content not in folds.index:
-            run = None if before is None else before.run
-            if isinstance(run, FoldedRun) and run.folded and run.blocks[-1] is before:
+        content, before = hashes[i], table[i - 1] if i else None
+        run = None if before is None else before.run
+        if isinstance(run, FoldedRun) and run.folded and run.blocks[-1] is before:
+            folds = known.folds[group_id]
+            if content not in folds.heads and content not in folds.index:
                 run.contents.append(content)
                 run.blocks.append(block)
                 block.content, block.run = content, run
-                return
-            if before is None and folds.heads:
-                folds.heads[content] = block.run = FoldedRun(group_id, 0, [content], [block])
-                block.content = content
                 return
         known.register(group_id, [content], [block], (i, before))
 

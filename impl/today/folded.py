@@ -186,8 +186,14 @@ class FoldingMap(BlockHashToBlockMap):
         row: tuple[int, KVCacheBlock | None] | None,
     ) -> None:
         """As before, in a folded run where that can be."""
-        folds = self.folds.get(group)
-        run = None if folds is None or row is None else self._room(folds, group, contents, *row)
+        folds, run = self.folds.get(group), None
+        if folds is not None and row is not None:
+            content = contents[0]
+            if row[1] is None and len(contents) == 1 and content not in folds.heads and content not in folds.index:
+                folds.index[content] = block = blocks[0]  # many a prompt has no second block
+                block.content, block.run = content, loose_run(group)
+                return
+            run = self._room(folds, group, contents, *row)
         if run is None:
             BlockHashToBlockMap.register(self, group, contents, blocks, row)
             return
@@ -240,6 +246,8 @@ class FoldingMap(BlockHashToBlockMap):
         if before is None:
             parent, at, behind = None, 0, None
         else:
+            if first == 1 and before.content is not None and index.get(before.content) is before:
+                self._fold_first(folds, group, before, before.content)
             run = before.run
             if not isinstance(run, FoldedRun) or not run.folded or run.group != group:
                 self._unfold_known(folds, contents, run is None)
@@ -268,6 +276,17 @@ class FoldingMap(BlockHashToBlockMap):
             folds.orphans = False
         made = heads[head] = FoldedRun(group, first, [], [])
         return made
+
+    def _fold_first(self, folds: Folds, group: int, block: KVCacheBlock, content: BlockHash) -> None:
+        """The first block of a prompt, registered alone, begins a run now that another one comes behind it."""
+        run = block.run
+        if run is None or run.whole or run.first < 0:  # a marked one has more names
+            return
+        del folds.index[content]
+        if not folds.heads:
+            self.groups.pop(group, None)
+            folds.orphans = False
+        folds.heads[content] = block.run = FoldedRun(group, 0, [content], [block])
 
     def _unfold_known(self, folds: Folds, contents: Sequence[BlockHash], any_of_them: bool) -> None:
         """Unfold what begins with one of these hashes; or all, where it may be in the middle of `any_of_them`."""

@@ -181,3 +181,18 @@ def test_who_looks_at_the_entries_sees_all_of_them():
     assert len(known._cache) == 3
     known.register(0, row((2,) * 3, 3), [KVCacheBlock(3 + i) for i in range(3)], (0, None))
     assert len(known._cache) == 6
+
+
+def test_a_prompt_of_one_block_is_folded_when_it_goes_on():
+    known, blocks = FoldingMap([0]), [KVCacheBlock(number) for number in range(4)]
+    hashes = row((1, 2, 3), 3)
+    known.register(0, hashes[:1], blocks[:1], (0, None))
+    folds = known.folds[0]
+    assert (list(folds.index), folds.heads) == (hashes[:1], {})
+    known.register(0, hashes[1:], blocks[1:3], (1, blocks[0]))
+    assert (folds.index, list(folds.heads)) == ({}, hashes[:1])
+    assert known.prefix(0, hashes, 3) == blocks[:3]
+    known.check(blocks)
+    known.register(0, hashes[:1], blocks[3:], (0, None))
+    assert known.blocks_in(0, hashes[0]) == [blocks[0], blocks[3]]
+    known.check(blocks)
