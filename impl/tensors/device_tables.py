@@ -82,6 +82,7 @@ class DeviceTables:
         self.max_tokens = max_tokens
         self.max_changes = max_changes
         self.queue = queue or queue_of(self.device)
+        self.queue.keeps(self)
         self.entries = zeros((layout.device_entries,), torch.int32, self.device)
         """All tables, one behind the other."""
         self.places = zeros((len(layout.groups), max_tokens), torch.int64, self.device).fill_(NO_SLOT)

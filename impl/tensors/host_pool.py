@@ -39,6 +39,7 @@ class HostPool:
             for of_size in tensors.pages_by_size()
         ]
         self._queue = queue or queue_of(tensors.device)
+        self._queue.keeps(self)
         self._saves, self._loads = self._queue.beside(), self._queue.beside()
 
     def save(self, pairs: Sequence[tuple[int, int]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,9 @@ class HostQueue:
         import torch
 
         return zeros((count,), torch.int32, torch.device("cpu"))
+
+    def keeps(self, owner: object) -> None:
+        """The memory of this object is given back once the device is done with it: it reads and writes it by itself."""
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """Queue a copy from memory of the host, or to it."""
@@ -57,6 +61,10 @@ class CudaQueue(HostQueue):
         import torch
 
         return zeros((count,), torch.int32, torch.device("cpu"), pinned=True)
+
+    def keeps(self, owner: object) -> None:
+        """As of `HostQueue`. torch knows of copies from pinned memory, and of no kernels that use it."""
+        weakref.finalize(owner, _finished).atexit = False
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """As of `HostQueue`."""
@@ -104,6 +112,13 @@ class CudaQueue(HostQueue):
 
         here, there = (getattr(queue, "_stream", None) or torch.cuda.current_stream() for queue in (self, other))
         here.wait_stream(there)
+
+
+def _finished() -> None:
+    import torch
+
+    if not torch.cuda.is_current_stream_capturing():  # where nobody may wait
+        torch.cuda.synchronize()
 
 
 def _launcher(graph: torch.cuda.CUDAGraph) -> Callable[[], None] | None:

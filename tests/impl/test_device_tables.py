@@ -3,14 +3,16 @@
 On the CPU with torch's kernels, with Triton's interpreter where Triton is installed, and on a GPU where there is one.
 """
 
+import gc
 import sys
+import weakref
 from importlib import import_module
 
 import numpy as np
 import pytest
 from blockproof.impl import BlockTables, DeviceTables, GroupTable
 from blockproof.impl.tensors.kernel_choice import kernel_module
-from blockproof.impl.tensors.queues import HostQueue
+from blockproof.impl.tensors.queues import CudaQueue, HostQueue
 
 from .devices import HAS_GPU, KERNELS, ROOT, interpreted, needs_triton, torch
 
@@ -286,6 +288,20 @@ def test_a_queue_that_never_does_its_work_is_no_endless_loop():
         device.commit(3)
     with pytest.raises(RuntimeError, match="once for each `upload`"):
         device.commit(3)
+
+
+@pytest.mark.parametrize("capturing", [False, True])
+def test_memory_is_given_back_once_the_device_is_done_with_it(capturing, monkeypatch):
+    waited = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append(owner() is None))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
+    device = opened()[1]
+    CudaQueue().keeps(device)
+    owner = weakref.ref(device)
+    assert waited == []
+    del device
+    gc.collect()
+    assert waited == [True] * (not capturing)
 
 
 @pytest.mark.parametrize(("kernels", "device"), KERNELS)
