@@ -1,6 +1,7 @@
 """Hits that end inside a block: at any hash block that all groups can serve."""
 
 from collections.abc import Sequence
+from itertools import compress
 
 from ..hashing.block_hash import BlockHash
 from ..managers.hit_search import HitBlocks, HitSearch, HitTerms
@@ -65,9 +66,14 @@ class FineStateSearch(FineSearch):
 
     def longest(self, bound: int) -> int:
         """The last one within the bound that every group has."""
-        for end in range(min(bound // self._unit, len(self._fine)), 0, -1):
-            self._states = self._find(end)
-            if None not in self._states:
+        found, most = self._terms.pool.cached_block_hash_to_block, min(bound // self._unit, len(self._fine))
+        first, *others = [found.index_of(group) for group in self._terms.group_ids]
+        hashes = self._fine[:most]
+        hashes.reverse()
+        for end in compress(range(most, 0, -1), map(first.__contains__, hashes)):  # few states are kept
+            content = self._fine[end - 1]
+            if all(content in other for other in others):
+                self._states = [found.find(group, content) for group in self._terms.group_ids]
                 return end * self._unit
         return 0
 
@@ -75,7 +81,3 @@ class FineStateSearch(FineSearch):
         """Nulls, and the state."""
         nulls = cdiv(length, self._terms.block_size) - 1
         return self._behind_nulls(nulls, [[block] for block in self._states if block is not None])
-
-    def _find(self, end: int) -> Sequence[KVCacheBlock | None]:
-        found = self._terms.pool.cached_block_hash_to_block
-        return [found.find(group, self._fine[end - 1]) for group in self._terms.group_ids]
