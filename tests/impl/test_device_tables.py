@@ -292,12 +292,11 @@ def test_a_queue_that_never_does_its_work_is_no_endless_loop():
 
 @pytest.mark.parametrize("capturing", [False, True])
 def test_memory_is_given_back_once_the_device_is_done_with_it(capturing, monkeypatch):
-    waited = []
+    device, waited = opened()[1], []
+    owner = weakref.ref(device)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append(owner() is None))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
-    device = opened()[1]
     CudaQueue().keeps(device)
-    owner = weakref.ref(device)
     assert waited == []
     del device
     gc.collect()
