@@ -287,6 +287,10 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         None for all of them."""
         return mask
 
+    def note_entry(self, request_id: str, i: int) -> None:
+        """Entry `i` of a table has just been registered, as `note_registered` says."""
+        self.note_registered([self.req_to_blocks[request_id][i]])
+
     def note_registered(self, blocks: Sequence[KVCacheBlock]) -> None:  # most types have nothing to do
         """These entries of a table count as registered from now on; some may have no identity."""
 

@@ -6,6 +6,10 @@ from ..request cimport Request
 from .steps cimport RunningSteps, settled_tokens, steps_behind_horizons
 
 
+cdef bint _READS_OWN
+cdef object _OWN
+
+
 cdef class KVCacheBlocks:
     cdef public object blocks
 

@@ -104,7 +104,7 @@ class Lane:
         if block is not self.pool.null_block and (not self.keeps_states or self.manager.stands(request_id, i)):
             self.pool.cache_full_block(request, table, i, self.size, self.group)
             if self.notes_registered:
-                self.manager.note_registered([block])
+                self.manager.note_entry(request_id, i)
                 if self.extra:  # it goes sooner than it would have
                     self.look_ahead(request_id, 0)
         self.registered[request_id] = i + 1

@@ -33,6 +33,9 @@ cdef class KVCacheBlock:
     cdef public object state
 
 
+cdef dict _LOOSE
+
+
 cpdef Run loose_run(object group)
 @cython.locals(block=KVCacheBlock)
 cpdef list ids_of(blocks)

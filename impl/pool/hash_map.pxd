@@ -3,6 +3,9 @@ cimport cython
 from .block cimport KVCacheBlock, Run
 
 
+cdef bint _COMPILED
+
+
 cdef class BlockHashToBlockMap:
     cdef dict __dict__
     cdef public object groups
@@ -11,9 +14,9 @@ cdef class BlockHashToBlockMap:
     cpdef head(self, group, content)
     cpdef find(self, group, content)
     cpdef add(self, group, content, KVCacheBlock block)
-    @cython.locals(run=Run, block=KVCacheBlock)
+    @cython.locals(run=Run)
     cpdef register(self, group, contents, list blocks, row)
-    @cython.locals(registered=dict, found=list, block=KVCacheBlock)
+    @cython.locals(registered=dict, found=list, block=KVCacheBlock, i=Py_ssize_t)
     cpdef bint _add_all(self, group, contents, list blocks)
     @cython.locals(registered=dict, found=list, loose=Py_ssize_t, i=Py_ssize_t, at=Py_ssize_t, n=Py_ssize_t, run=Run)
     cpdef list prefix(self, group, hashes, Py_ssize_t end, Py_ssize_t first=*)
@@ -39,3 +42,5 @@ cpdef Py_ssize_t _place_in_run(KVCacheBlock block, Py_ssize_t i)
 cpdef Py_ssize_t agreement(list contents, Py_ssize_t at, hashes, Py_ssize_t i, Py_ssize_t n)
 @cython.locals(run=Run)
 cpdef Run _run_behind(Py_ssize_t first, KVCacheBlock before, group)
+@cython.locals(block=KVCacheBlock, i=Py_ssize_t)
+cpdef name_all(list blocks, contents, Run run)

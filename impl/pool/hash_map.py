@@ -11,6 +11,8 @@ from ..hashing.block_hashing import BlockHashList, get_block_hash, get_group_id
 from .block import KVCacheBlock, Run, loose_run
 from .entries_by_key import EntriesByKey, Entry
 
+_COMPILED = not __file__.endswith(".py")
+"""There a loop costs less than `map` and `zip`, which are faster else."""
 _NO_MORE: Mapping[int, Sequence[tuple[int, BlockHash]]] = MappingProxyType({})
 _WORTH_A_RUN = 8
 """From so many blocks on that a lookup finds one by one it pays to make a run of them."""
@@ -105,14 +107,15 @@ class BlockHashToBlockMap:
         if run.whole:
             run.contents += contents
             run.blocks += blocks
-        for block, content in zip(blocks, contents, strict=True):
-            block.content = content
-            block.run = run
+        name_all(blocks, contents, run)
 
     def _add_all(self, group: int, contents: Sequence[BlockHash], blocks: list[KVCacheBlock]) -> bool:
         """Add blocks under their hashes. True if none of the hashes was known before."""
         registered = self.index_of(group)
-        found = list(map(registered.setdefault, contents, blocks))
+        if _COMPILED:
+            found = [registered.setdefault(contents[i], block) for i, block in enumerate(blocks)]
+        else:
+            found = list(map(registered.setdefault, contents, blocks))
         if found == blocks:
             return True
         for content, block, earlier in zip(contents, blocks, found, strict=True):
@@ -250,7 +253,10 @@ class BlockHashToBlockMap:
         """The same, but that the blocks themselves are still to be told."""
         n = len(blocks)
         registered, contents = self.index_of(run.group), run.contents[: -n - 1 : -1]
-        found = list(map(registered.pop, contents))
+        if _COMPILED:
+            found = [registered.pop(content) for content in contents]
+        else:
+            found = list(map(registered.pop, contents))
         if found != blocks:  # others have the content of some, too
             for content, block, entry in zip(contents, blocks, found, strict=True):
                 if isinstance(entry, dict):
@@ -328,6 +334,18 @@ class BlockHashToBlockMap:
                 raise AssertionError(f"content of a whole run: {where}, {other} is not {content!r}")
             if self.find(run.group, content) is not other:
                 raise AssertionError(f"a whole run is what is found: {where}, {other}")
+
+
+def name_all(blocks: list[KVCacheBlock], contents: Sequence[BlockHash], run: Run) -> None:
+    """Give each of these blocks its content, all in one run."""
+    if _COMPILED:
+        for i, block in enumerate(blocks):
+            block.content = contents[i]
+            block.run = run
+        return
+    for block, content in zip(blocks, contents, strict=True):
+        block.content = content
+        block.run = run
 
 
 def _place_in_run(block: KVCacheBlock, i: int) -> int:

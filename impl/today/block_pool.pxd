@@ -20,7 +20,7 @@ cdef class TodayPool(BlockPool):
 
     @cython.locals(known=SeveralNames, block=KVCacheBlock, before=KVCacheBlock, run=Run, folds=Folds)
     cpdef cache_full_block(self, request, list table, Py_ssize_t i, Py_ssize_t block_size, group_id)
-    @cython.locals(blocks=list)
+    @cython.locals(blocks=list, per=Py_ssize_t, contents=list)
     cpdef cache_row(self, request, list table, Py_ssize_t first, Py_ssize_t end, Py_ssize_t size, group_id)
     cpdef bint is_named(self, KVCacheBlock block, name)
     cpdef covers(self, KVCacheBlock block, whole)

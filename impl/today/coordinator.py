@@ -146,8 +146,12 @@ class TodayCoordinator(KVCacheCoordinator):
         return self.enable_caching and any(manager.names_ends for manager in self.single_type_managers)
 
     def _registers_quietly(self) -> bool:
-        alone = not self.num_hash_lookahead_tokens and not self.keeping_states and not self.names_ends
-        return alone and super()._registers_quietly()
+        """As before. Behind a prompt states are registered like other blocks, and offered, where a step leaves one
+        alone and no block is more than a hash block."""
+        unit, named = self.block_pool.hash_block_size, bool(self.keeping_states) or self.names_ends
+        if named and all(one.block_size == unit for one in self.single_type_managers):
+            named = not all(isinstance(one, MambaToday) and one.leaves_running_state for one in self.keeping_states)
+        return not self.num_hash_lookahead_tokens and not named and super()._registers_quietly()
 
     def running_steps(self, registers_at: int | None) -> RunningSteps:
         """As before; where ends of prompts get names, only behind the prompt."""

@@ -1,7 +1,7 @@
 cimport cython
 
 from ..pool.block cimport KVCacheBlock, Run
-from ..pool.hash_map cimport BlockHashToBlockMap
+from ..pool.hash_map cimport BlockHashToBlockMap, name_all
 
 
 cdef class FoldedRun(Run):
@@ -30,7 +30,7 @@ cdef class FoldingMap(BlockHashToBlockMap):
     @cython.locals(folds=Folds, run=FoldedRun, found=list, i=Py_ssize_t, n=Py_ssize_t)
     cpdef list prefix(self, group, hashes, Py_ssize_t end, Py_ssize_t first=*)
     cpdef find(self, group, content)
-    @cython.locals(folds=Folds, run=FoldedRun, block=KVCacheBlock)
+    @cython.locals(folds=Folds, run=FoldedRun)
     cpdef register(self, group, contents, list blocks, row)
     @cython.locals(folds=Folds, run=FoldedRun, block=KVCacheBlock, other=KVCacheBlock)
     cpdef bint register_new(self, group, contents, list blocks, row)

@@ -13,7 +13,7 @@ from ..hashing.block_hashing import BlockHashList
 from ..pool import hash_map
 from ..pool.block import KVCacheBlock, Run, loose_run
 from ..pool.entries_by_key import EntriesByKey
-from ..pool.hash_map import BlockHashToBlockMap, Registered
+from ..pool.hash_map import BlockHashToBlockMap, Registered, name_all
 
 _MANY = 16
 """So many runs that left another one are worth a look at which of them are there."""
@@ -199,9 +199,7 @@ class FoldingMap(BlockHashToBlockMap):
             return
         run.contents += contents
         run.blocks += blocks
-        for block, content in zip(blocks, contents, strict=True):
-            block.content = content
-            block.run = run
+        name_all(blocks, contents, run)
 
     def register_new(
         self,

@@ -1,6 +1,11 @@
 cimport cython
 
 from ..managers.kv_cache_manager cimport KVCacheBlocks, KVCacheManager
+from .request cimport TodayRequest
+
+
+cdef bint _READS_OWN
+cdef object _OWN
 
 
 cdef class TodayManager(KVCacheManager):
@@ -8,7 +13,7 @@ cdef class TodayManager(KVCacheManager):
     cdef public object _junctions
     cdef public Py_ssize_t watermark_blocks
 
-    @cython.locals(end=Py_ssize_t, horizon=Py_ssize_t, register=bint)
+    @cython.locals(own=TodayRequest, end=Py_ssize_t, horizon=Py_ssize_t, register=bint)
     cpdef allocate_slots(
         self,
         request,
@@ -23,5 +28,20 @@ cdef class TodayManager(KVCacheManager):
         Py_ssize_t reserved_blocks=*,
         bint has_scheduled_reqs=*,
         skip_zeroing_group_ids=*,
+    )
+    cpdef _allocate_the_long_way(
+        self,
+        request,
+        Py_ssize_t num_new_tokens,
+        Py_ssize_t num_new_computed_tokens,
+        new_computed_blocks,
+        Py_ssize_t num_lookahead_tokens,
+        Py_ssize_t num_external_computed_tokens,
+        bint delay_cache_blocks,
+        Py_ssize_t num_encoder_tokens,
+        bint full_sequence_must_fit,
+        Py_ssize_t reserved_blocks,
+        bint has_scheduled_reqs,
+        skip_zeroing_group_ids,
     )
     cpdef list allocate_slots_batch(self, requests, Py_ssize_t num_new_tokens=*, Py_ssize_t num_lookahead_tokens=*)

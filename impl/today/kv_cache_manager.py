@@ -12,7 +12,7 @@ from ..specs.base import cdiv
 from ..specs.interface import KVCacheConfig
 from .block_pool import TodayPool
 from .coordinator import Found, TodayCoordinator, coordinator_of_today
-from .request import RequestStatus
+from .request import RequestStatus, TodayRequest
 from .rings import RingManager
 from .states import MambaToday
 
@@ -22,6 +22,9 @@ _OF_A_COORDINATOR = (
     *("metrics_collector", "retention_interval"),
 )
 """What a coordinator is given, in this order."""
+_READS_OWN = not __file__.endswith(".py")
+"""Whether this is the compiled build, which reads the fields of its own requests at no cost."""
+_OWN: object = TodayRequest
 
 
 @dataclass
@@ -192,7 +195,11 @@ class TodayManager(KVCacheManager):
             )
         ):
             # The one comparison of most decode steps, and what is due in the others, without a call of the long way.
-            request_id, end = request.request_id, request.num_computed_tokens + num_new_tokens
+            if _READS_OWN and type(request) is _OWN:
+                own = request
+                request_id, end = own.request_id, own.num_computed_tokens + num_new_tokens
+            else:
+                request_id, end = request.request_id, request.num_computed_tokens + num_new_tokens
             horizon = self._horizons.get(request_id, 0)
             if not horizon and request_id in self._due:
                 horizon = self._steps.look(request_id, num_new_tokens)
@@ -204,6 +211,37 @@ class TodayManager(KVCacheManager):
                 register = self.enable_caching and not delay_cache_blocks
                 rows = self._steps.advance(request, request_id, end, num_lookahead_tokens, register)
                 return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
+        return self._allocate_the_long_way(
+            request,
+            num_new_tokens,
+            num_new_computed_tokens,
+            new_computed_blocks,
+            num_lookahead_tokens,
+            num_external_computed_tokens,
+            delay_cache_blocks,
+            num_encoder_tokens,
+            full_sequence_must_fit,
+            reserved_blocks,
+            has_scheduled_reqs,
+            skip_zeroing_group_ids,
+        )
+
+    def _allocate_the_long_way(
+        self,
+        request: CacheableRequest,
+        num_new_tokens: int,
+        num_new_computed_tokens: int,
+        new_computed_blocks: KVCacheBlocks | None,
+        num_lookahead_tokens: int,
+        num_external_computed_tokens: int,
+        delay_cache_blocks: bool,
+        num_encoder_tokens: int,
+        full_sequence_must_fit: bool,
+        reserved_blocks: int,
+        has_scheduled_reqs: bool,
+        skip_zeroing_group_ids: tuple[int, ...],
+    ) -> KVCacheBlocks | None:
+        """As `allocate_slots`, for a step of which no horizon says anything."""
         if self.watermark_blocks and has_scheduled_reqs and reserved_blocks >= 0 and not _runs(request):
             reserved_blocks += self.watermark_blocks
         for manager in self.coordinator.told_of_requests:

@@ -26,6 +26,11 @@ class MambaToday(ByNames, MambaManager):
         """Of states that are moved."""
         return self.moves_blocks
 
+    @property
+    def leaves_running_state(self) -> bool:
+        """Whether a step leaves the running state alone, whatever it is."""
+        return self.moves_blocks and self.leaves_one_state and not self.num_speculative_blocks
+
     def most_blocks(self, num_tokens: int) -> int:
         """Besides, those of drafts of two steps, a running state, and that of a checkpoint."""
         return super().most_blocks(num_tokens) + 4 * self.num_speculative_blocks + 4
@@ -188,6 +193,10 @@ class MambaToday(ByNames, MambaManager):
 
     def note_registered(self, blocks: Sequence[KVCacheBlock]) -> None:
         """`offer` says more."""
+
+    def note_entry(self, request_id: str, i: int) -> None:
+        """It is offered."""
+        self.offer(request_id, i, i + 1)
 
     def offer(self, request_id: str, first: int, end: int) -> None:
         """Entries `first .. end - 1` of a table count as registered: this step writes their states."""

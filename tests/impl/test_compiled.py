@@ -37,7 +37,8 @@ def fuzzed(target: Any, operations: int, **plan: Any) -> Summary:
     return done
 
 
-# What a .pxd says of a module: names of classes with their attributes, and of functions with their locals.
+# What a .pxd says of a module: names of classes with their attributes, its own variables as those of a class without a
+# name, and of functions with their locals.
 
 
 def declared(text: str) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -50,6 +51,8 @@ def declared(text: str) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         if found := re.match(r"cdef class (\w+)", line):
             owner = found[1]
             attributes[owner] = []
+        elif found := re.match(r"cdef \w+ (\w+)$", line):
+            attributes.setdefault("", []).append(found[1])
         elif found := re.match(r"    cdef public .* (\w+)$", line):
             attributes[owner].append(found[1])
         elif found := re.match(r" *@cython\.locals\((.*)\)$", line):
@@ -70,6 +73,9 @@ def unfit(declaration: str, source: str) -> list[str]:
     written = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     for name, node in classes.items():
         written |= {f"{name}.{one.name}": one for one in node.body if isinstance(one, ast.FunctionDef)}
+    given = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    variables = {ast.unparse(one.targets[0] if isinstance(one, ast.Assign) else one.target) for one in given}
+    problems += [f"no variable {name}" for name in attributes.pop("", ()) if name not in variables]
     for name, said in attributes.items():
         if name not in classes:
             problems.append(f"no class {name}")
@@ -100,6 +106,8 @@ def test_a_declaration_fits_its_source(path: Path) -> None:
 
 
 DECLARATION = """
+cdef bint LARGE
+
 cdef class Queue:
     cdef public list blocks
 
@@ -107,6 +115,7 @@ cdef class Queue:
     cpdef take(self, n)
 """
 SOURCE = """
+LARGE = True
 class Queue:
     def __init__(self): self.blocks = []
     def take(self, n):
@@ -124,6 +133,7 @@ def test_a_declaration_that_fits() -> None:
         ("self.blocks", "self.rows", "Queue.rows is not declared"),
         ("take", "pop", "no function Queue.take"),
         ("Queue", "Row", "no class Queue"),
+        ("LARGE", "SMALL", "no variable LARGE"),
         ("block in self.blocks: return block", "_ in self.blocks: return n", "Queue.take has no local block"),
     ],
 )
