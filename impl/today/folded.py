@@ -91,10 +91,7 @@ class FoldingMap(BlockHashToBlockMap):
         folds.index.update(zip(run.contents, run.blocks, strict=True))
 
     def _unfold_end(self, run: FoldedRun, left: int) -> None:
-        """Put the hashes of a run behind so many of its blocks into the map of its group."""
-        if not left:
-            self._unfold_run(run)
-            return
+        """Put the hashes of a run behind so many of its blocks, one at least, into the map of its group."""
         folds, contents, blocks = self.folds[run.group], run.contents[left:], run.blocks[left:]
         self._drop_leaves(folds, run, left)
         self._note_leaf(folds, run, left, contents[0])

@@ -336,3 +336,15 @@ def test_the_end_of_a_run_is_handed_out_as_block_by_block(monkeypatch, count, tw
         assert tokens == (36 if twins else 4 * (9 - count))
         shown.append((core.pool.free_ids(), core.pool.identities(), found.get_block_ids()))
     assert shown[0] == shown[1]
+
+
+def test_a_hit_at_the_end_of_a_batch_of_which_others_hold_a_part_is_held_block_by_block():
+    """Where windows are read, a hit's first block may be free and its last ones held."""
+    core = Core(window(width=33), blocks=60)
+    core.step(first := core.request("a", range(81)), 80)
+    core.manager.free(first)
+    for name, shared in (("b", 48), ("c", 32)):
+        assert core.admit(core.request(name, [*range(shared), -1, -2]), 1) == shared
+    held = [block.ref_cnt for block in core.manager.get_blocks("c").blocks[0]]
+    assert held == [1] * 4 + [2] * 4 + [1]
+    core.pool.check()
