@@ -8,6 +8,8 @@ from blockproof.impl.pool.hash_map import BlockHashToBlockMap
 from blockproof.impl.today import folded
 from blockproof.impl.today.folded import FoldedRun, FoldingMap
 
+from .cores_of_today import Core, full
+
 LONGEST = 12
 
 
@@ -196,3 +198,18 @@ def test_a_prompt_of_one_block_is_folded_when_it_goes_on():
     known.register(0, hashes[:1], blocks[3:], (0, None))
     assert known.blocks_in(0, hashes[0]) == [blocks[0], blocks[3]]
     known.check(blocks)
+
+
+def test_who_left_a_run_is_known_still_when_more_of_it_goes():
+    """First what is behind the place where another run has left it, then what is before."""
+    core = Core(full(), blocks=40)
+    core.step(one := core.request("a", range(41)), 40)
+    other = [*range(12), *range(100, 129)]
+    assert core.admit(core.request("b", other), 28) == 12
+    ids = [block.block_id for block in core.manager.get_blocks("a").blocks[0]]
+    for block_id in ids[:1:-1]:  # the end first, up to the block before which the other run has left
+        core.manager.evict_blocks({block_id})
+    core.manager.free(one)
+    assert core.admit(core.request("c", other), 33) == 8
+    core.manager.check()
+    assert core.manager.get_computed_blocks(core.request("d", other))[1] == 40
