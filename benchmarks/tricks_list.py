@@ -330,7 +330,7 @@ TRICKS: tuple[Trick, ...] = (
             work,
             core="impl-today",
         )
-        for name, work in (("folded", "evict-8k"), ("folded-small", "scattered"))
+        for name, work in (("folded", "evict-8k"), ("folded-small", "scattered"), ("folded-twins", "twins"))
     ],
     _trick(
         "made-when-needed",

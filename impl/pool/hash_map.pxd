@@ -11,7 +11,6 @@ cdef class BlockHashToBlockMap:
     cdef public object groups
 
     cpdef index_of(self, group)
-    cpdef head(self, group, content)
     cpdef find(self, group, content)
     cpdef add(self, group, content, KVCacheBlock block)
     @cython.locals(run=Run)

@@ -35,10 +35,6 @@ class BlockHashToBlockMap:
         """What is registered in a group, by hash."""
         return self.groups[group]
 
-    def head(self, group: int, content: BlockHash) -> KVCacheBlock | None:
-        """The first block of a run that stands under its first hash alone; here none does."""
-        return None
-
     def all_groups(self) -> Mapping[int, Registered]:
         """What is registered, by group."""
         return self.groups
@@ -135,7 +131,7 @@ class BlockHashToBlockMap:
         found: list[KVCacheBlock] = []
         registered, loose, i, end = self.index_of(group), 0, first, min(end, len(hashes))
         while i < end:
-            block = registered.get(hashes[i]) or self.head(group, hashes[i])
+            block = registered.get(hashes[i])
             if block is None:
                 break
             if isinstance(block, dict):
@@ -184,7 +180,8 @@ class BlockHashToBlockMap:
         """Make a run of the last blocks found, and of those that follow them in no run: the next lookup is faster."""
         start = len(found) - _WORTH_A_RUN
         while first + len(found) < end:
-            block = self._next(group, hashes[first + len(found)])
+            entry = self.index_of(group).get(hashes[first + len(found)])
+            block = next(iter(entry.values())) if isinstance(entry, dict) else entry
             if block is None or (block.run is not None and block.run.whole):
                 break
             found.append(block)
@@ -193,11 +190,6 @@ class BlockHashToBlockMap:
             if block.run is not None:
                 block.run.whole = False
             block.run = run
-
-    def _next(self, group: int, content: BlockHash) -> KVCacheBlock | None:
-        """As `find`, for the hash behind one that is found."""
-        found = self.index_of(group).get(content) or self.head(group, content)
-        return next(iter(found.values())) if isinstance(found, dict) else found
 
     def pop(self, key: BlockHashWithGroupId, block_id: int) -> KVCacheBlock | None:
         """Remove exactly this block and return it; None, with nothing changed, if it is not under the key."""

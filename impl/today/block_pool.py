@@ -109,9 +109,10 @@ class TodayPool(BlockPool):
             self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)  # says what is wrong
         content, before = hashes[i], table[i - 1] if i else None
         run = None if before is None else before.run
-        if isinstance(run, FoldedRun) and run.folded and run.blocks[-1] is before:
+        if isinstance(run, FoldedRun) and run.folded and run.blocks[-1] is before and run.again is None:
             folds = known.folds[group_id]
-            if content not in folds.heads and content not in folds.index:
+            alone = folds.heads[run.contents[0]] is run
+            if alone and content not in folds.heads and content not in folds.index:
                 run.contents.append(content)
                 run.blocks.append(block)
                 block.content, block.run = content, run

@@ -8,6 +8,7 @@ cdef class FoldedRun(Run):
     cdef public bint folded
     cdef public list leaves
     cdef public Py_ssize_t looked
+    cdef public FoldedRun again
 
 
 cdef class Folds:
@@ -25,8 +26,6 @@ cdef class FoldingMap(BlockHashToBlockMap):
     cpdef index_of(self, group)
     @cython.locals(folds=Folds)
     cpdef bint begins(self, group, content)
-    @cython.locals(folds=Folds, run=FoldedRun)
-    cpdef head(self, group, content)
     @cython.locals(folds=Folds, run=FoldedRun, found=list, i=Py_ssize_t, n=Py_ssize_t)
     cpdef list prefix(self, group, hashes, Py_ssize_t end, Py_ssize_t first=*)
     cpdef find(self, group, content)

@@ -20,13 +20,16 @@ _MANY = 16
 
 
 class FoldedRun(Run):
-    """A run; while it is `folded`, none of its hashes is registered elsewhere in its group."""
+    """A run; while it is `folded`, none of its hashes is registered elsewhere in its group, but in runs of the same
+    beginning, `again` and so on, in the order in which they were registered. Of these each is the beginning of the
+    longest one, and a block is found in the first of them that reaches so far."""
 
-    __slots__ = ("folded", "leaves", "looked")
+    __slots__ = ("again", "folded", "leaves", "looked")
 
     def __init__(self, group: int, first: int, contents: list[BlockHash], blocks: list[KVCacheBlock]) -> None:
         self.group, self.first, self.contents, self.blocks = group, first, contents, blocks  # without a call for it
         self.whole = self.folded = True
+        self.again: FoldedRun | None = None
         self.leaves: list[tuple[int, BlockHash]] | None = None  # of most runs nobody leaves
         """Where others have left it: behind how many of its blocks, and their first hash."""
         self.looked = _MANY
@@ -75,23 +78,25 @@ class FoldingMap(BlockHashToBlockMap):
         if folds is None:
             return self.groups.setdefault(group, {})
         for run in folds.heads.values():
-            run.folded = False
-            folds.index.update(zip(run.contents, run.blocks, strict=True))
+            _put(folds.index, run)
         folds.heads.clear()
         folds.orphans = False
         self.groups[group] = folds.index
         return folds.index
 
     def _unfold_run(self, run: FoldedRun) -> None:
-        """Put the hashes of one run into the map of its group."""
+        """Put the hashes of one run, and of those with its beginning, into the map of its group."""
         folds = self.folds[run.group]
-        del folds.heads[run.contents[0]]
-        run.folded = False
-        self._drop_leaves(folds, run, 0)
-        folds.index.update(zip(run.contents, run.blocks, strict=True))
+        first = folds.heads.pop(run.contents[0])
+        for one in _all(first):
+            self._drop_leaves(folds, one, 0)
+        _put(folds.index, first)
 
     def _unfold_end(self, run: FoldedRun, left: int) -> None:
         """Put the hashes of a run behind so many of its blocks, one at least, into the map of its group."""
+        if run.again is not None or self.folds[run.group].heads[run.contents[0]] is not run:
+            self._unfold_run(run)
+            return
         folds, contents, blocks = self.folds[run.group], run.contents[left:], run.blocks[left:]
         self._drop_leaves(folds, run, left)
         self._note_leaf(folds, run, left, contents[0])
@@ -135,12 +140,6 @@ class FoldingMap(BlockHashToBlockMap):
         folds = self.folds.get(group)
         return content in self.groups[group] if folds is None else content in folds.heads or content in folds.index
 
-    def head(self, group: int, content: BlockHash) -> KVCacheBlock | None:
-        """The first block of the folded run that begins with this hash."""
-        folds = self.folds.get(group)
-        run = None if folds is None else folds.heads.get(content)
-        return None if run is None else run.blocks[0]
-
     def prefix(self, group: int, hashes: BlockHashList, end: int, first: int = 0) -> list[KVCacheBlock]:
         """As before; a folded run is found by its first hash."""
         folds = self.folds.get(group)
@@ -151,12 +150,24 @@ class FoldingMap(BlockHashToBlockMap):
         while i < end:
             run = heads.get(hashes[i])
             if run is None:
-                if folds.index:
-                    found += BlockHashToBlockMap.prefix(self, group, hashes, end, i)
-                break
+                more = BlockHashToBlockMap.prefix(self, group, hashes, end, i) if folds.index else None
+                if not more:
+                    break
+                found += more
+                i += len(more)
+                continue
             n = hash_map.agreement(run.contents, 0, hashes, i, min(len(run.blocks), end - i))
             found += run.blocks[:n]
             i += n
+            while run.again is not None and i < end:
+                run = run.again
+                if n < len(run.blocks) and run.contents[n] == hashes[i]:
+                    more = run.blocks[
+                        n : n + hash_map.agreement(run.contents, n, hashes, i, min(len(run.blocks) - n, end - i))
+                    ]
+                    found += more
+                    i += len(more)
+                    n += len(more)
         return found
 
     def find(self, group: int, content: BlockHash) -> KVCacheBlock | None:
@@ -168,9 +179,8 @@ class FoldingMap(BlockHashToBlockMap):
         """As before."""
         found = BlockHashToBlockMap.blocks_in(self, group, content)
         if not found and group in self.folds:
-            for run in self.folds[group].heads.values():
-                if content in run.contents:
-                    return [run.blocks[run.contents.index(content)]]
+            for first in self.folds[group].heads.values():
+                found += [run.blocks[run.contents.index(content)] for run in _all(first) if content in run.contents]
         return found
 
     # Registering.
@@ -184,7 +194,9 @@ class FoldingMap(BlockHashToBlockMap):
     ) -> None:
         """As before, in a folded run where that can be."""
         folds, run = self.folds.get(group), None
-        if folds is not None and row is not None:
+        if row is None:
+            self.unfold(group)
+        elif folds is not None:
             content = contents[0]
             if row[1] is None and len(contents) == 1 and content not in folds.heads and content not in folds.index:
                 folds.index[content] = block = blocks[0]  # many a prompt has no second block
@@ -228,8 +240,7 @@ class FoldingMap(BlockHashToBlockMap):
                 break
             other.content = other.run = None
         if folds is not None and not run.blocks:
-            del folds.heads[contents[0]]
-            run.folded = False
+            _take_out(folds, run, contents[0])
         return False
 
     def _room(
@@ -252,25 +263,39 @@ class FoldingMap(BlockHashToBlockMap):
                 self.unfold(group)
                 return None
             behind = run.contents[at] if at < len(run.contents) else None
+        others = heads.get(head)
+        goes_on = parent is None or behind is not None or self._goes_on(folds, parent, at, contents)
         if (
-            behind == head
-            or head in heads
+            not goes_on
+            or behind == head
             or (index and not index.keys().isdisjoint(contents))
             or (folds.orphans and not heads.keys().isdisjoint(contents))
+            or (others is not None and not _agrees(folds, others, None, 0, contents))
         ):
             if parent is not None and behind == head:
                 self._unfold_end(parent, at)
+            elif parent is not None and not goes_on:
+                self._unfold_run(parent)
             self._unfold_known(folds, contents, False)
             return None
-        if parent is not None:
+        if others is None and parent is not None:
             if behind is None:
                 return parent
             self._note_leaf(folds, parent, at, head)
+        made = FoldedRun(group, first, [], [])
+        if others is not None:
+            _all(others)[-1].again = made
+            return made
         if not heads:
             self.groups.pop(group, None)
             folds.orphans = False
-        made = heads[head] = FoldedRun(group, first, [], [])
+        heads[head] = made
         return made
+
+    def _goes_on(self, folds: Folds, run: FoldedRun, at: int, contents: Sequence[BlockHash]) -> bool:
+        """Whether a run, which is so long, can go on with these hashes; others of its beginning may have."""
+        first = folds.heads[run.contents[0]]
+        return first.again is None or _agrees(folds, first, run, at, contents)
 
     def _fold_first(self, folds: Folds, group: int, block: KVCacheBlock, content: BlockHash) -> None:
         """The first block of a prompt, registered alone, begins a run now that another one comes behind it."""
@@ -301,8 +326,7 @@ class FoldingMap(BlockHashToBlockMap):
         n, folds = len(blocks), self.folds[run.group]
         left = len(run.blocks) - n
         if not left:
-            del folds.heads[run.contents[0]]
-            run.folded = False
+            _take_out(folds, run, run.contents[0])
         if run.leaves:
             self._drop_leaves(folds, run, left)
         del run.contents[-n:], run.blocks[-n:]
@@ -322,7 +346,8 @@ class FoldingMap(BlockHashToBlockMap):
 
     def all_blocks(self) -> list[KVCacheBlock]:
         """As before."""
-        blocks = [block for folds in self.folds.values() for run in folds.heads.values() for block in run.blocks]
+        firsts = [first for folds in self.folds.values() for first in folds.heads.values()]
+        blocks = [block for first in firsts for run in _all(first) for block in run.blocks]
         for registered in {**self.groups, **{group: folds.index for group, folds in self.folds.items()}}.values():
             for entry in registered.values():
                 blocks += entry.values() if isinstance(entry, dict) else (entry,)
@@ -332,6 +357,13 @@ class FoldingMap(BlockHashToBlockMap):
         """Nobody asks any more: let go of the blocks now. It stands in a circle, which lives on for a while."""
         self.folds, self.groups = {}, {}
 
+    def _check_run(self, run: Run) -> None:
+        """As before; a folded run may be the second one with its hashes."""
+        if not isinstance(run, FoldedRun) or not run.folded:
+            BlockHashToBlockMap._check_run(self, run)
+        elif [block.content for block in run.blocks] != run.contents:
+            raise AssertionError(f"content of a folded run: blocks {[block.block_id for block in run.blocks]}")
+
     def __len__(self) -> int:
         return sum(map(len, self.all_groups().values()))
 
@@ -340,14 +372,72 @@ class FoldingMap(BlockHashToBlockMap):
         every: dict[int, Registered] = dict(self.groups.items())
         for group, folds in self.folds.items():
             all_of_it = every[group] = dict(folds.index)
-            for head, run in folds.heads.items():
-                where = f"the folded run of blocks {[block.block_id for block in run.blocks]} in group {group}"
-                if not run.folded or not run.whole or run.group != group or run.contents[0] != head:
-                    raise AssertionError(f"a folded run stands under its first hash: {where}")
-                if not all_of_it.keys().isdisjoint(run.contents):
+            for head, first in folds.heads.items():
+                where = f"the folded run of blocks {[block.block_id for block in first.blocks]} in group {group}"
+                longest = max([run.contents for run in _all(first)], key=len)
+                for run in _all(first):
+                    if not run.folded or not run.whole or run.group != group or run.contents[:1] != [head]:
+                        raise AssertionError(f"a folded run stands under its first hash: {where}")
+                    if run.contents != longest[: len(run.contents)]:
+                        raise AssertionError(f"runs of one beginning go on alike: {where}")
+                if not all_of_it.keys().isdisjoint(longest):
                     raise AssertionError(f"what is folded is registered once: {where}")
-                all_of_it.update(zip(run.contents, run.blocks, strict=True))
+                _insert(all_of_it, first)
         return every
+
+
+def _all(run: FoldedRun) -> list[FoldedRun]:
+    """The first run of a beginning, and the others."""
+    runs = [run]
+    while run.again is not None:
+        run = run.again
+        runs.append(run)
+    return runs
+
+
+def _agrees(folds: Folds, first: FoldedRun, run: FoldedRun | None, at: int, contents: Sequence[BlockHash]) -> bool:
+    """Whether entries from `at` on with these hashes go with runs of one beginning, as those of `run`, None for a new
+    one: the others have the same there, those that have any come before it, and what nobody has, no run begins with."""
+    runs = _all(first)
+    longest = max([one.contents for one in runs], key=len)
+    if run is not None and any(len(one.contents) > at for one in runs[runs.index(run) :]):
+        return False
+    known = longest[at : at + len(contents)]
+    return known == contents[: len(known)] and folds.heads.keys().isdisjoint(contents[max(len(known), at == 0) :])
+
+
+def _take_out(folds: Folds, run: FoldedRun, head: BlockHash) -> None:
+    """A run has no block any more."""
+    run.folded, one, again = False, folds.heads[head], run.again
+    run.again = None
+    if one is not run:
+        while one.again is not None and one.again is not run:
+            one = one.again
+        one.again = again
+    elif again is None:
+        del folds.heads[head]
+    else:
+        folds.heads[head] = again
+
+
+def _put(index: Registered, first: FoldedRun) -> None:
+    """Unfold runs of one beginning into a map that has none of their hashes."""
+    _insert(index, first)
+    runs = _all(first)
+    for run in runs:
+        run.folded, run.again = False, None
+        run.whole = run is first
+
+
+def _insert(index: Registered, first: FoldedRun) -> None:
+    index.update(zip(first.contents, first.blocks, strict=True))
+    for run in _all(first)[1:]:
+        for content, block in zip(run.contents, run.blocks, strict=True):
+            found = index.setdefault(content, block)
+            if isinstance(found, dict):
+                found[block.block_id] = block
+            elif found is not block:
+                index[content] = {found.block_id: found, block.block_id: block}
 
 
 class UnfoldedGroups(dict[int, Registered]):

@@ -293,8 +293,8 @@ class FullToday(ByNames, FullAttentionManager):
 
     @property
     def folds(self) -> bool:  # type: ignore[override]
-        """Where each of its blocks is a hash block."""
-        return self.is_ours and self.block_size == self.unit
+        """Where each of its blocks is a hash block, and stays."""
+        return self.is_ours and not self.may_skip and self.block_size == self.unit
 
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """Its last whole hash block before its last token, once that is computed."""

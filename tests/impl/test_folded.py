@@ -125,7 +125,14 @@ class Deaf(FoldingMap):
             folds.index = {**index, **folds.index}
 
 
-@pytest.mark.parametrize("kind", [Blind, Hasty, Deaf])
+class Rash(FoldingMap):
+    """A run goes on though another one of its beginning has those hashes, or others there."""
+
+    def _goes_on(self, folds, run, at, contents):
+        return True
+
+
+@pytest.mark.parametrize("kind", [Blind, Hasty, Deaf, Rash])
 def test_a_map_that_folds_what_it_must_not_is_found_out(kind):
     def wrong(seed):
         try:
@@ -161,6 +168,31 @@ def test_the_last_block_of_a_prompt_that_comes_again_is_the_only_one_unfolded():
     assert known.blocks_in(0, hashes[9]) == [blocks[9], again]
     assert known.prefix(0, hashes, 10) == blocks
     known.check([*blocks, again])
+
+
+def test_blocks_that_are_not_in_a_row_are_compared_with_all():
+    known, blocks, hashes = FoldingMap([0]), [KVCacheBlock(i) for i in range(4)], row((1,) * 3, 3)
+    known.register(0, hashes, blocks[:3], (0, None))
+    known.register(0, hashes[1:2], blocks[3:], None)
+    assert known.blocks_in(0, hashes[1]) == [blocks[1], blocks[3]]
+    known.check(blocks)
+
+
+def test_the_same_prompt_twice_at_once_stays_folded():
+    known, blocks, hashes = FoldingMap([0]), [KVCacheBlock(i) for i in range(8)], row((1,) * 4, 4)
+    for first, end in ((0, 2), (2, 4)):
+        known.register(0, hashes[first:end], blocks[first:end], (first, blocks[first - 1] if first else None))
+        here = blocks[4 + first : 4 + end]
+        known.register(0, hashes[first:end], here, (first, blocks[3 + first] if first else None))
+    folds = known.folds[0]
+    assert (list(folds.heads), folds.index, len(known)) == (hashes[:1], {}, 4)
+    assert known.blocks_in(0, hashes[3]) == [blocks[3], blocks[7]]
+    known.forget_all(blocks[1:4][::-1])
+    assert known.prefix(0, hashes, 4) == [blocks[0], *blocks[5:]]
+    known.check(blocks)
+    known.forget(blocks[0])
+    assert known.prefix(0, hashes, 4) == blocks[4:]
+    assert known.unfold(0) == dict(zip(hashes, blocks[4:], strict=True))
 
 
 def test_runs_that_left_another_one_are_forgotten_with_time():
