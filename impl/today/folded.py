@@ -274,7 +274,7 @@ class FoldingMap(BlockHashToBlockMap):
         ):
             if parent is not None and behind == head:
                 self._unfold_end(parent, at)
-            elif parent is not None and not goes_on:
+            elif parent is not None and (not goes_on or heads[parent.contents[0]].again is not None):
                 self._unfold_run(parent)
             self._unfold_known(folds, contents, False)
             return None

@@ -195,6 +195,20 @@ def test_the_same_prompt_twice_at_once_stays_folded():
     assert known.unfold(0) == dict(zip(hashes, blocks[4:], strict=True))
 
 
+def test_what_two_runs_begin_with_is_unfolded_where_one_goes_on_with_what_is_known():
+    known, blocks, hashes = FoldingMap([0]), [KVCacheBlock(i) for i in range(7)], row((1,) * 3, 3)
+    known.register(0, hashes, blocks[:3], (0, None))
+    known.register(0, hashes[2:], blocks[3:4], (2, blocks[1]))
+    known.register(0, hashes[:1], blocks[4:5], (0, None))
+    known.register(0, hashes[1:], blocks[5:], (1, blocks[4]))
+    assert [known.blocks_in(0, one) for one in hashes] == [
+        [blocks[0], blocks[4]],
+        [blocks[1], blocks[5]],
+        [blocks[2], blocks[3], blocks[6]],
+    ]
+    known.check(blocks)
+
+
 def test_runs_that_left_another_one_are_forgotten_with_time():
     known = FoldingMap([0])
     trunk, hashes = [KVCacheBlock(i) for i in range(2)], row((0,) * 2, 2)
