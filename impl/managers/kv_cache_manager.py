@@ -252,7 +252,7 @@ class KVCacheManager:
         slots = min(main_tokens + num_lookahead_tokens, max_model_len)
         # Even a refused request gives back what it no longer needs, so that others can use it.
         coordinator.remove_skipped_blocks(request_id, settled)
-        room = pool.get_num_free_blocks() - reserved_blocks
+        room = pool.free_block_queue.num_free_blocks - reserved_blocks
         if coordinator.most_blocks_to_allocate(slots, hit) > room:
             if coordinator.least_blocks_to_allocate(request_id, slots, hit) > room:
                 return None
@@ -275,7 +275,7 @@ class KVCacheManager:
             # Drafts may be rejected, hence never beyond the tokens that the request really has.
             coordinator.cache_blocks(request, min(main_tokens, num_tokens))
         coordinator.steps.note(request_id, settled)
-        return self.create_kv_cache_blocks(new_blocks)
+        return KVCacheBlocks(new_blocks) if any(new_blocks) else self.empty_kv_cache_blocks
 
     def _needs(
         self,

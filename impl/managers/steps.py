@@ -170,9 +170,10 @@ class RunningSteps:
         """From now on anything may happen to this request."""
         self.horizons.pop(request_id, None)
         self.due.pop(request_id, None)
-        self.firsts.pop(request_id, None)
         for lane in self._skipping:
             lane.skips.pop(request_id, None)
+        for lane in self._moving:
+            self.firsts.pop(request_id, None)
             lane.firsts.pop(request_id, None)
 
     def note(self, request_id: str, num_settled_tokens: int) -> None:

@@ -107,8 +107,13 @@ class TodayPool(BlockPool):
         known, hashes, block = self.cached_block_hash_to_block, request.block_hashes, table[i]
         if len(hashes) <= i or block.content is not None:
             self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)  # says what is wrong
-        content, before = hashes[i], table[i - 1] if i else None
-        run = None if before is None else before.run
+        content = hashes[i]
+        if not i:
+            if not known.register_first(group_id, content, block):
+                known.register(group_id, [content], [block], (i, None))
+            return
+        before = table[i - 1]
+        run = before.run
         if isinstance(run, FoldedRun) and run.folded and run.blocks[-1] is before and run.again is None:
             folds = known.folds[group_id]
             alone = folds.heads[run.contents[0]] is run
@@ -211,9 +216,10 @@ class TodayPool(BlockPool):
         else:
             blocks = queue.take(num_blocks)
             known = self.cached_block_hash_to_block
-            if not self.enable_caching or not known.take_end(blocks):
-                if self.enable_caching:
-                    known.forget_all(blocks)
+            if blocks[0].run is None or not known.take_end(blocks):
+                named = [block for block in blocks if block.run is not None]
+                if named:
+                    known.forget_all(named)
                 for block in blocks:
                     block.state = 1
         if self._watchers:

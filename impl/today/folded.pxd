@@ -31,6 +31,8 @@ cdef class FoldingMap(BlockHashToBlockMap):
     cpdef find(self, group, content)
     @cython.locals(folds=Folds, run=FoldedRun)
     cpdef register(self, group, contents, list blocks, row)
+    @cython.locals(folds=Folds)
+    cpdef bint register_first(self, group, content, KVCacheBlock block)
     @cython.locals(folds=Folds, run=FoldedRun, block=KVCacheBlock, other=KVCacheBlock)
     cpdef bint register_new(self, group, contents, list blocks, row)
     @cython.locals(n=Py_ssize_t, left=Py_ssize_t, folds=Folds)

@@ -197,10 +197,7 @@ class FoldingMap(BlockHashToBlockMap):
         if row is None:
             self.unfold(group)
         elif folds is not None:
-            content = contents[0]
-            if row[1] is None and len(contents) == 1 and content not in folds.heads and content not in folds.index:
-                folds.index[content] = block = blocks[0]  # many a prompt has no second block
-                block.content, block.run = content, loose_run(group)
+            if row[1] is None and len(contents) == 1 and self.register_first(group, contents[0], blocks[0]):
                 return
             run = self._room(folds, group, contents, *row)
         if run is None:
@@ -209,6 +206,16 @@ class FoldingMap(BlockHashToBlockMap):
         run.contents += contents
         run.blocks += blocks
         name_all(blocks, contents, run)
+
+    def register_first(self, group: int, content: BlockHash, block: KVCacheBlock) -> bool:
+        """Register the first block of a prompt, which has no identity, alone: many a prompt has no second one. False,
+        with nothing changed, if its hash is known, or the group is not folded."""
+        folds = self.folds.get(group)
+        if folds is None or content in folds.heads or content in folds.index:
+            return False
+        folds.index[content] = block
+        block.content, block.run = content, loose_run(group)
+        return True
 
     def register_new(
         self,

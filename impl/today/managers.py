@@ -133,7 +133,7 @@ class ByNames(SingleTypeKVCacheManager):
         total_computed_tokens: int | None = None,
     ) -> list[KVCacheBlock]:
         """As before; the copy of a block that the request writes on in comes first."""
-        own = self._make_private(request_id) if request_id in self.tails else []
+        own = self._make_private(request_id) if self.tails and request_id in self.tails else None
         table = self.req_to_blocks[request_id]
         missing = -(-num_tokens // self.block_size) - len(table)
         added = self.grow(table, missing) if missing > 0 else []
@@ -171,9 +171,13 @@ class ByNames(SingleTypeKVCacheManager):
         """As before. Of a table without nulls, where hits can use all, no block is asked whether it is one."""
         request_id, size = request.request_id, self.block_size
         first, end = self.num_cached_block.get(request_id, 0), num_tokens // size
-        thinned = retention_interval is not None and self.is_thinned
-        mixed = thinned or not self.registers_every_block or (self.may_skip and self._may_have_nulls(request_id, first))
-        if mixed or end <= first:
+        if end <= first:
+            return
+        if (
+            (retention_interval is not None and self.is_thinned)
+            or not self.registers_every_block
+            or (self.may_skip and self._may_have_nulls(request_id, first))
+        ):
             super().cache_blocks(request, num_tokens, retention_interval)
             return
         pool, table = self.block_pool, self.req_to_blocks[request_id]
