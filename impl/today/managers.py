@@ -173,11 +173,8 @@ class ByNames(SingleTypeKVCacheManager):
         first, end = self.num_cached_block.get(request_id, 0), num_tokens // size
         if end <= first:
             return
-        if (
-            (retention_interval is not None and self.is_thinned)
-            or not self.registers_every_block
-            or (self.may_skip and self._may_have_nulls(request_id, first))
-        ):
+        thinned = retention_interval is not None and self.is_thinned
+        if thinned or not self.registers_every_block or (self.may_skip and self._may_have_nulls(request_id, first)):
             super().cache_blocks(request, num_tokens, retention_interval)
             return
         pool, table = self.block_pool, self.req_to_blocks[request_id]
