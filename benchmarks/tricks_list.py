@@ -326,11 +326,15 @@ TRICKS: tuple[Trick, ...] = (
             name,
             "every hash stands in the map",
             ((TodayPool, "fold", lambda self, groups: None),),
-            BlockHashToBlockMap._add_all,
+            witness,
             work,
             core="impl-today",
         )
-        for name, work in (("folded", "evict-8k"), ("folded-small", "scattered"), ("folded-twins", "twins"))
+        for name, work, witness in (
+            ("folded", "evict-8k", BlockHashToBlockMap._add_all),
+            ("folded-small", "scattered", BlockPool.cache_full_block),  # of the last block of what comes again
+            ("folded-twins", "twins", BlockHashToBlockMap._add_all),
+        )
     ],
     _trick(
         "made-when-needed",

@@ -252,7 +252,7 @@ class KVCacheManager:
         slots = min(main_tokens + num_lookahead_tokens, max_model_len)
         # Even a refused request gives back what it no longer needs, so that others can use it.
         coordinator.remove_skipped_blocks(request_id, settled)
-        room = pool.free_block_queue.num_free_blocks - reserved_blocks
+        room = pool.get_num_free_blocks() - reserved_blocks
         if coordinator.most_blocks_to_allocate(slots, hit) > room:
             if coordinator.least_blocks_to_allocate(request_id, slots, hit) > room:
                 return None

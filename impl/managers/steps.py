@@ -185,14 +185,14 @@ class RunningSteps:
 
     def look(self, request_id: str, num_new_tokens: int) -> int:
         """The horizon of a request for which it is due. A step of so many tokens that it needs a block is behind every
-        one: it is told one before all steps, which costs less to find. Where states move it is told none, 0, and stays
-        due: all that such a step changes would have to be looked at twice."""
-        if num_new_tokens >= self._widest and self._moving:
+        one: it is told one before all steps, which costs less to find. Where states move, one of more than a block is
+        told none, 0, and stays due: all that it changes would have to be looked at twice."""
+        if num_new_tokens > self._widest and self._moving:
             return 0
         num_settled_tokens = self.due.pop(request_id)
         for lane in self._skipping:
             lane.look_ahead(request_id, num_settled_tokens)
-        if num_new_tokens >= self._widest:
+        if num_new_tokens >= self._widest and not self._moving:
             self.horizons[request_id] = _BEFORE_ALL
             return _BEFORE_ALL
         first, horizon = 1, self._max_model_len

@@ -79,9 +79,7 @@ def _api_settled(names: Any) -> Any:
         manager = bare(
             manager_class,
             coordinator=coordinator,
-            block_pool=SimpleNamespace(
-                get_num_free_blocks=lambda: 0, free_block_queue=SimpleNamespace(num_free_blocks=0)
-            ),
+            block_pool=SimpleNamespace(get_num_free_blocks=lambda: 0),
             max_model_len=_LONG,
             enable_caching=False,
             empty_kv_cache_blocks=blocks_class(((),)),
