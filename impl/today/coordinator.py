@@ -274,8 +274,9 @@ class TodayCoordinator(KVCacheCoordinator):
                 if first < end:
                     states.offer(request_id, first, end)
         if isinstance(steps := self.steps, StepsBehindPrompts):
-            if (num_computed_tokens if self._every else reach) >= request.num_prompt_tokens:
-                steps.behind.add(request_id)
+            ended = (num_computed_tokens if self._every else reach) >= request.num_prompt_tokens
+            if ended and not any(request_id in manager.tails for manager in self.single_type_managers):
+                steps.behind.add(request_id)  # a state that is named there is copied by the next step
             elif request_id in steps.behind or request_id in steps.horizons or request_id in steps.due:
                 steps.forget(request_id)
 

@@ -390,7 +390,8 @@ class Shadow(States):
             self.reached["shadow: drafts accepted"] += 1
 
     def _receive(self, request: EngineRequest, start: int, end: int, snapshot: Snapshot) -> None:
-        """Write external tokens, except leading ones that have no block and that no query will read."""
+        """Write external tokens, except those that have no block and that no query will read: leading ones, and those
+        between a prompt and the window of who refers to it."""
         name = request.submit.request
         self.reached["shadow: external tokens"] += end - start
         for group, rule in enumerate(self.rules):
@@ -402,6 +403,13 @@ class Shadow(States):
             elif not (rule.by_encoder or rule.scratch):
                 first = start
                 while first < rule.skipped(end) and self._missing(name, group, first, first + 1, snapshot) is not None:
+                    first += 1
+                unread, read_on = gap(rule, len(request.submit.prompt), end) if self._gaps else (end, end)
+                after = max(first, min(unread, end))
+                if first < after < end:
+                    self._write(request, group, first, after, snapshot)
+                    first = after
+                while first < min(read_on, end) and self._missing(name, group, first, first + 1, snapshot) is not None:
                     first += 1
                 self._write(request, group, first, end, snapshot)
 
