@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from random import Random
 
 import numpy as np
-import torch
+import pytest
 from blockproof.impl import BlockTables, DeviceTables, GroupTable
 from blockproof.impl.tensors.kernel_choice import kernel_module
+
+torch = pytest.importorskip("torch")
 
 POSITIONS = 2**31
 
