@@ -3,7 +3,8 @@
 A hash names everything before its block. So a lookup from the left that has left one run can only go on at the first
 hash of another one, and nobody has to find what is in the middle of a run. To register a prompt is then one entry, not
 one a block, and so is to forget it. Whoever asks otherwise has the runs of that group unfolded: their hashes are put
-into the map, as by the older rule. A hash that is known already unfolds the run in which it stands.
+into the map, as by the older rule. A prompt that is registered again from its beginning is one more run beside the
+first (`FoldedRun.again`); any other hash that is known already unfolds the run in which it stands.
 """
 
 from collections.abc import Mapping, Sequence

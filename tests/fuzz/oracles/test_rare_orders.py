@@ -5,6 +5,7 @@ from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.traces.replay import replay
+from blockproof.impl.today.reference_window import ReferenceWindowManager
 from blockproof.model.ops import Advance, Allocate, Arrive, Group, Lookup, Preempt, RemoveSkipped, Shape, Submit
 
 RUNS = {
@@ -57,3 +58,20 @@ def test_nothing_is_found(name):
     finding, applied = replay(RUNS[name], open_target("impl-today"), Judging(("lockstep", "shadow")))
     assert finding is None
     assert applied.operations == RUNS[name].operations
+
+
+def test_what_is_loaded_outside_of_the_gap_wants_its_blocks(monkeypatch):
+    """The same run on a core that gives up what the prompt's readers still read."""
+    kept = ReferenceWindowManager.remove_skipped_blocks
+
+    def too_much(self, request_id, total_computed_tokens):
+        kept(self, request_id, total_computed_tokens)
+        if request_id in self.req_to_blocks:
+            self.req_to_blocks[request_id][0] = self.block_pool.null_block
+
+    monkeypatch.setattr(ReferenceWindowManager, "remove_skipped_blocks", too_much)
+    trace = RUNS["a gap in what is loaded"]
+    finding, _ = replay(trace, open_target("impl-today"), Judging(("shadow",)))
+    assert finding is not None
+    assert finding.step == len(trace.operations) - 1
+    assert "position 0: is written, but has no block" in finding.detail
