@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -13,6 +14,7 @@ from .entries_by_key import EntriesByKey, Entry
 
 _COMPILED = not __file__.endswith(".py")
 """There a loop costs less than `map` and `zip`, which are faster else."""
+_RUN = attrgetter("run")
 _NO_MORE: Mapping[int, Sequence[tuple[int, BlockHash]]] = MappingProxyType({})
 _WORTH_A_RUN = 8
 """From so many blocks on that a lookup finds one by one it pays to make a run of them."""
@@ -218,21 +220,22 @@ class BlockHashToBlockMap:
         Where they come in the order in which a run ends, as they do when they have been freed together, its end goes in
         one piece.
         """
-        blocks = [block for block in blocks if block.run is not None]
+        if not any(map(_RUN, blocks)):
+            return
         i, size = 0, len(blocks)
         while i < size:
             block = blocks[i]
             run = block.run
-            n = 0
-            if run is not None and run.whole and run.blocks[-1] is block:
-                n = min(len(run.blocks), size - i)
-            if run is not None and n >= _WORTH_A_RUN:
-                end = blocks if n == size else blocks[i : i + n]
-                if run.blocks[: -n - 1 : -1] == end:
-                    self._forget_end(run, end)
-                    i += n
-                    continue
-            self.forget(block)
+            if run is not None:
+                if run.whole and run.blocks[-1] is block:
+                    n = min(len(run.blocks), size - i)
+                    if n >= _WORTH_A_RUN:
+                        end = blocks if n == size else blocks[i : i + n]
+                        if run.blocks[: -n - 1 : -1] == end:
+                            self._forget_end(run, end)
+                            i += n
+                            continue
+                self.forget(block)
             i += 1
 
     def _forget_end(self, run: Run, blocks: list[KVCacheBlock]) -> None:
@@ -354,13 +357,13 @@ def agreement(contents: list[BlockHash], at: int, hashes: BlockHashList, i: int,
 
     A hash names everything before its block, too: where one agrees, all before it do.
     """
-    low, high = 0, n
+    low, high, last = 0, n, n - 1
     while low < high - 1:
-        last = (low + high) // 2 if low else high - 1
         if contents[at + last] == hashes[i + last]:
             low = last
         else:
             high = last
+        last = (low + high) // 2
     return low + 1
 
 

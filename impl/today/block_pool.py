@@ -217,9 +217,7 @@ class TodayPool(BlockPool):
             blocks = queue.take(num_blocks)
             known = self.cached_block_hash_to_block
             if blocks[0].run is None or not known.take_end(blocks):
-                named = [block for block in blocks if block.run is not None]
-                if named:
-                    known.forget_all(named)
+                known.forget_all(blocks)
                 for block in blocks:
                     block.state = 1
         if self._watchers:

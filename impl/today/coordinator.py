@@ -51,6 +51,8 @@ class TodayCoordinator(KVCacheCoordinator):
     names_junctions = False
     _from_first: int | None = None
     """A group whose hits all begin with the first hash, if there is one in which no other hit is looked for."""
+    _first_hashes = 1
+    """How many of its hashes may be the first that is found: those of a block, where hits end inside it."""
     _registers_at: int | None = None
     """At multiples of how many tokens groups register their blocks; None for each group's own."""
     block_pool: TodayPool
@@ -286,11 +288,14 @@ class TodayCoordinator(KVCacheCoordinator):
         return inside and num_tokens == getattr(request, "shared_prefix_boundary", 0)
 
     def finds_nothing(self, block_hashes: list[BlockHash]) -> bool:
-        """Whether a look at the first hash says that there is no hit: most prompts begin as no other does."""
+        """Whether a look at the first hashes says that there is no hit: most prompts begin as no other does."""
         group = self._from_first
         if group is None or not block_hashes:
             return False
-        return not self.block_pool.cached_block_hash_to_block.begins(group, block_hashes[0])
+        known = self.block_pool.cached_block_hash_to_block
+        if self._first_hashes == 1:
+            return not known.begins(group, block_hashes[0])
+        return known.groups[group].keys().isdisjoint(block_hashes[: self._first_hashes])
 
     def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest hit of at most so many tokens, and where the prefix ends that others share."""
@@ -385,11 +390,14 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         self._reads_on = any(group.use_eagle for group in self.attention_groups)
         self._keep_before_junctions()
         self._fold()
+        first = self.attention_groups[0].group_ids[0]
+        one = managers[first]
+        if one.is_ours and one.search_type is PrefixSearch:
+            if self.enable_partial_hash_hits:
+                self._from_first, self._first_hashes = first, one.block_size // unit
+            elif one.block_size == unit:
+                self._from_first = first
         if not self.enable_partial_hash_hits:
-            first = self.attention_groups[0]
-            one = managers[first.group_ids[0]]
-            if one.is_ours and one.search_type is PrefixSearch and one.block_size == unit:
-                self._from_first = first.group_ids[0]
             return
         for at, alike in enumerate(self.attention_groups):
             read_on = alike.use_eagle

@@ -270,7 +270,7 @@ class FoldingMap(BlockHashToBlockMap):
             if not 0 < at <= len(run.blocks) or run.blocks[at - 1] is not before:
                 self.unfold(group)
                 return None
-            behind = run.contents[at] if at < len(run.contents) else None
+            behind = run.contents[at] if at < len(run.contents) else self._behind_others(folds, run, at, head)
         others = heads.get(head)
         goes_on = parent is None or behind is not None or self._goes_on(folds, parent, at, contents)
         if (
@@ -299,6 +299,15 @@ class FoldingMap(BlockHashToBlockMap):
             folds.orphans = False
         heads[head] = made
         return made
+
+    def _behind_others(self, folds: Folds, run: FoldedRun, at: int, head: BlockHash) -> BlockHash | None:
+        """What runs of the same beginning have behind this one, which is so long, if that is not this hash: then who
+        goes on with it leaves them all."""
+        first = folds.heads[run.contents[0]]
+        if first.again is None:
+            return None
+        longest = max([one.contents for one in _all(first)], key=len)
+        return longest[at] if at < len(longest) and longest[at] != head else None
 
     def _goes_on(self, folds: Folds, run: FoldedRun, at: int, contents: Sequence[BlockHash]) -> bool:
         """Whether a run, which is so long, can go on with these hashes; others of its beginning may have."""

@@ -195,6 +195,30 @@ def test_the_same_prompt_twice_at_once_stays_folded():
     assert known.unfold(0) == dict(zip(hashes, blocks[4:], strict=True))
 
 
+def test_who_parts_behind_a_prompt_that_came_twice_leaves_it_folded():
+    known, blocks, one, other = (
+        FoldingMap([0]),
+        [KVCacheBlock(i) for i in range(8)],
+        row((1, 1, 1, 1), 4),
+        row((1, 1, 2, 2), 4),
+    )
+    known.register(0, one, blocks[:4], (0, None))
+    known.register(0, other[:2], blocks[4:6], (0, None))
+    known.register(0, other[2:], blocks[6:], (2, blocks[5]))
+    folds = known.folds[0]
+    assert (list(folds.heads), folds.index) == ([one[0], other[2]], {})
+    assert known.prefix(0, other, 4) == [*blocks[:2], *blocks[6:]]
+    assert known.prefix(0, one, 4) == blocks[:4]
+    known.check(blocks)
+    known.forget_all(blocks[3::-1])
+    assert not folds.orphans
+    assert known.prefix(0, other, 4) == blocks[4:]
+    known.forget_all(blocks[5:3:-1])
+    assert folds.orphans
+    assert known.unfold(0) == dict(zip(other[2:], blocks[6:], strict=True))
+    known.check(blocks)
+
+
 def test_what_two_runs_begin_with_is_unfolded_where_one_goes_on_with_what_is_known():
     known, blocks, hashes = FoldingMap([0]), [KVCacheBlock(i) for i in range(7)], row((1,) * 3, 3)
     known.register(0, hashes, blocks[:3], (0, None))
