@@ -164,7 +164,8 @@ def _allocate_each(self: Any, requests: Any, num_new_tokens: int = 1, num_lookah
     ]
 
 
-_LONG_WAY = ((RunningSteps, "note", lambda self, *given: None),)
+_LONG_WAY = ((RunningSteps, "note", lambda self, *given: None), (RunningSteps, "look", lambda self, *given: 0))
+_NO_FIRST_STEPS = tuple((steps, "begin", lambda self, *given: None) for steps in (RunningSteps, OneGroupSteps))
 _LINKED = (
     (free_queue, "FreeKVCacheBlockQueue", linked_queue.FreeKVCacheBlockQueue),
     (block, "KVCacheBlock", linked_queue.KVCacheBlock),
@@ -244,6 +245,17 @@ TRICKS: tuple[Trick, ...] = (
         "block-steps",
         _RUNNING,
     ),
+    *[
+        _trick(
+            name,
+            "every first step asks all that any step can ask",
+            _NO_FIRST_STEPS,
+            KVCacheManager._allocate_behind_horizon,
+            entry,
+            core="impl-today",
+        )
+        for name, entry in (("first-steps", "brief"), ("first-steps-sliding", "brief-sliding"))
+    ],
     _trick(
         "batch",
         "a loop over the requests",
@@ -257,7 +269,7 @@ TRICKS: tuple[Trick, ...] = (
         "the exact need is always counted",
         ((KVCacheCoordinator, "most_blocks_to_allocate", lambda self, *given: maxsize),),
         KVCacheCoordinator.get_num_blocks_to_allocate,
-        "hit-8k",
+        "hit-8k-sliding",
     ),
     Trick(
         "batches-append",

@@ -18,6 +18,7 @@ LIMITS: Mapping[str, Mapping[str, int]] = {
     "pool.free_queue": {"SMALL": 2, "MANY": 1},
     "pool.block": {"MANY": 1, "SPARSE": 1},
     "today.asleep": {"AWAKE": 2},
+    "today.block_pool": {"FEW": 1},
 }
 """Low limits in blocks, by module of our core and name in it."""
 SHORT = 16

@@ -29,6 +29,7 @@ cdef class KVCacheManager:
     cdef public dict _due
     cdef public dict _firsts
     cdef public RunningSteps _steps
+    cdef public bint _begins
     cdef public object kv_cache_config
     cdef public object kv_cache_event_metadata
     cdef public KVCacheBlocks empty_kv_cache_blocks
@@ -37,6 +38,9 @@ cdef class KVCacheManager:
         own=Request,
         tokens=Py_ssize_t,
         horizon=Py_ssize_t,
+        room=Py_ssize_t,
+        register=bint,
+        hit=tuple,
     )
     cpdef allocate_slots(
         self,

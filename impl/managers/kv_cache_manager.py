@@ -110,6 +110,7 @@ class KVCacheManager:
         self._steps = self.coordinator.steps
         self._horizons, self._due = self._steps.horizons, self._steps.due
         self._firsts = self._steps.firsts
+        self._begins = self._steps.known and self._steps.begins
         self.kv_cache_config = kv_cache_config
         specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
         self.kv_cache_event_metadata = [
@@ -194,6 +195,20 @@ class KVCacheManager:
                 register = self.enable_caching and not delay_cache_blocks
                 rows = self._steps.advance(request, request_id, tokens, num_lookahead_tokens, register)
                 return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
+        if (
+            self._begins
+            and num_new_tokens > 0 <= num_lookahead_tokens
+            and reserved_blocks >= 0
+            and not (num_external_computed_tokens or num_encoder_tokens)
+        ):
+            hit = num_new_computed_tokens, None if new_computed_blocks is None else new_computed_blocks.blocks
+            room = self.block_pool.free_block_queue.num_free_blocks - reserved_blocks
+            register = self.enable_caching and not delay_cache_blocks
+            rows = self._steps.begin(
+                request, hit, num_new_tokens, num_lookahead_tokens, room, full_sequence_must_fit, register
+            )
+            if rows is not None:
+                return KVCacheBlocks(rows) if rows else None
         return self._allocate_behind_horizon(
             request,
             num_new_tokens,

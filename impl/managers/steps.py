@@ -20,6 +20,8 @@ _BEFORE_ALL = -1
 
 Rows: TypeAlias = tuple[list[KVCacheBlock], ...]
 """For each group a list of blocks."""
+KnownHit: TypeAlias = tuple[int, tuple[Sequence[KVCacheBlock], ...] | None]
+"""Tokens that a lookup has found, and by group their blocks."""
 
 
 class Lane:
@@ -42,6 +44,8 @@ class Lane:
         self.keeps_states = manager.keeps_states
         self.single = every_block and manager.registers_every_block and step == self.size and not manager.use_eagle
         """Whether a block is registered as soon as it is full, whatever comes behind it."""
+        self.begins = manager.is_ours and not (manager.moves_blocks or manager.keeps_states or self.extra)
+        """Whether a table begins with blocks for its tokens and nothing else."""
         self.skips: dict[str, int] = {}
         """For each running request the fewest settled tokens at which it gives back blocks that it holds now."""
         self.firsts: dict[str, int] = {}
@@ -64,6 +68,13 @@ class Lane:
         if manager.collects_new_block_ids:
             manager.new_blocks.append(block)
         return [block]
+
+    def begin(self, missing: int) -> list[KVCacheBlock]:
+        """So many new blocks, one at least, for a table that begins."""
+        row = self.pool.get_new_blocks(missing) if missing > 1 else [self.pool.get_new_block()]
+        if self.manager.collects_new_block_ids:
+            self.manager.new_blocks += row
+        return row
 
     def arrange(self, request: CacheableRequest, slots: int, tokens: int) -> list[KVCacheBlock]:
         """Where states move: `grow`, for a step that ends at so many tokens and may begin at any."""
@@ -108,6 +119,21 @@ class Lane:
                 if self.extra:  # it goes sooner than it would have
                     self.look_ahead(request_id, 0)
         self.registered[request_id] = i + 1
+
+    def register_row(self, request: CacheableRequest, table: list[KVCacheBlock], known: int, tokens: int) -> int:
+        """Register what so many tokens fill behind the first `known` entries of a table, of which none is null and hits
+        can use each: how many entries are registered then."""
+        size, pool = self.size, self.pool
+        named = len(request.block_hashes) * pool.hash_block_size
+        end = (tokens if tokens < named else named) // size
+        if end == known + 1:
+            pool.cache_full_block(request, table, known, size, self.group)
+        elif end > known:
+            pool.cache_row(request, table, known, end, size, self.group)
+        else:
+            return known
+        self.registered[request.request_id] = end
+        return end
 
     def registers_at(self, request_id: str) -> int:
         """The fewest tokens with which there is a block to register that is not registered yet."""
@@ -165,6 +191,9 @@ class RunningSteps:
         self._moving = [lane for lane in self.lanes if lane.moves]
         self.known = all(manager.is_ours for manager in managers)
         """Whether horizons are looked for at all: without them every step goes the long way."""
+        self.begins = 0 < len(self.lanes) == len(managers) and all(lane.begins for lane in self.lanes)
+        """Whether `begin` may be asked."""
+        self._all_single = all(lane.single for lane in self.lanes)
 
     def forget(self, request_id: str) -> None:
         """From now on anything may happen to this request."""
@@ -210,6 +239,49 @@ class RunningSteps:
         if self._moving:
             self.firsts[request_id] = first
         return horizon
+
+    def begin(
+        self,
+        request: CacheableRequest,
+        hit: KnownHit,
+        num_new_tokens: int,
+        num_lookahead_tokens: int,
+        room: int,
+        whole: bool,
+        register: bool,
+    ) -> Rows | None:
+        """The first step of a request, behind this hit, if no more than `room` blocks may be taken. Returns the blocks
+        of each group, none at all if there is no room; None, with nothing changed, where the long way has to say.
+
+        `whole`: there must be room for all tokens that the request has. What is certain to be computed is registered,
+        if it is to.
+        """
+        request_id, blocks, most = request.request_id, hit[1], self._max_model_len
+        if hit[0] or request.num_computed_tokens or (blocks is not None and any(blocks)):
+            return None
+        slots, tokens, needed = num_new_tokens + num_lookahead_tokens, request.num_tokens, 0
+        slots = slots if slots < most else most
+        length = min(max(slots, tokens + num_lookahead_tokens), most) if whole else slots
+        for lane in self.lanes:
+            if request_id in lane.tables or request_id in lane.registered:
+                return None
+            needed += (length + lane.size - 1) // lane.size
+        if needed > room:
+            return () if length == slots else None
+        rows = []
+        for lane in self.lanes:
+            row = lane.begin((slots + lane.size - 1) // lane.size)
+            lane.tables[request_id] = row[:]
+            rows.append(row)
+        if register:
+            cached = num_new_tokens if num_new_tokens < tokens else tokens
+            if self._all_single:
+                for lane in self.lanes:
+                    lane.register_row(request, lane.tables[request_id], 0, cached)
+            else:
+                self._cache_blocks(request, cached)
+        self.due[request_id] = 0
+        return tuple(rows)
 
     def advance(
         self, request: CacheableRequest, request_id: str, tokens: int, num_lookahead_tokens: int, register: bool
@@ -265,9 +337,12 @@ class RunningSteps:
                 at = (known + 1) * size
                 if lane.keeps_states and lane.caching and tokens >= at:
                     lane.manager.note_step(request_id, request.num_computed_tokens, request.num_tokens, tokens)
-                if at <= cached < at + size:
-                    lane.register(request, request_id, table, known)
-                    at += size
+                if at <= cached:
+                    if cached < at + size:
+                        lane.register(request, request_id, table, known)
+                        at += size
+                    elif not lane.keeps_states and table[known] is not self._pool.null_block:
+                        at = (lane.register_row(request, table, known, cached) + 1) * size
             if at <= cached:
                 done = False
             if at <= horizon:
@@ -321,6 +396,50 @@ class OneGroupSteps(RunningSteps):
     There is nothing to loop over, which is a little faster (docs/evidence/tricks.md, `one-group`).
     """
 
+    def begin(
+        self,
+        request: CacheableRequest,
+        hit: KnownHit,
+        num_new_tokens: int,
+        num_lookahead_tokens: int,
+        room: int,
+        whole: bool,
+        register: bool,
+    ) -> Rows | None:
+        """As for every number of groups, and with what is hit, where that is whole blocks."""
+        (lane,) = self.lanes
+        request_id, size, (computed, blocks) = request.request_id, lane.size, hit
+        found = blocks[0] if blocks else ()
+        held = len(found)
+        if request_id in lane.tables or request.num_computed_tokens or held * size != computed:
+            return None
+        tokens, cached = computed + num_new_tokens, request.num_tokens
+        slots, most = tokens + num_lookahead_tokens, self._max_model_len
+        slots = slots if slots < most else most
+        missing = (slots + size - 1) // size - held
+        if whole and slots < cached + num_lookahead_tokens:
+            needed = (min(cached + num_lookahead_tokens, most) + size - 1) // size
+        else:
+            needed = held + missing
+        if needed > room:
+            return None if held or needed > missing else ()
+        if missing <= 0 or request_id in lane.registered:
+            return None
+        if held:
+            if not lane.caching:
+                return None
+            self._pool.touch(found)
+            lane.registered[request_id] = held
+        row = lane.begin(missing)
+        lane.tables[request_id] = [*found, *row]
+        if register:
+            if cached > tokens:
+                cached = tokens
+            if cached >= size:
+                lane.register_row(request, lane.tables[request_id], held, cached)
+        self.due[request_id] = 0
+        return (row,)
+
     def advance(
         self, request: CacheableRequest, request_id: str, tokens: int, num_lookahead_tokens: int, register: bool
     ) -> Rows | None:
@@ -343,13 +462,8 @@ class OneGroupSteps(RunningSteps):
             cached = request.num_tokens
             if cached > tokens:
                 cached = tokens
-            if at + size <= cached:
-                self._cache_blocks(request, cached)
-                known = lane.registered[request_id]
-            elif at <= cached:
-                lane.register(request, request_id, table, known)
-                known += 1
-            at = (known + 1) * size
+            if at <= cached:
+                at = (lane.register_row(request, table, known, cached) + 1) * size
         if at <= room:
             room = at - 1
         self.horizons[request_id] = room if room < self._max_model_len else self._max_model_len

@@ -39,6 +39,7 @@ cdef class BlockPool:
     cpdef free_blocks(self, ordered_blocks, bint prepend=*)
     @cython.locals(first=Py_ssize_t)
     cpdef list _make(self, Py_ssize_t count)
+    cpdef cache_row(self, request, list table, Py_ssize_t first, Py_ssize_t end, Py_ssize_t size, group_id)
     @cython.locals(block=KVCacheBlock, registered=dict)
     cpdef cache_full_block(self, request, list table, Py_ssize_t i, Py_ssize_t block_size, group_id)
     @cython.locals(queue=FreeKVCacheBlockQueue, batch=Batch, at=Py_ssize_t, left=Py_ssize_t, block=KVCacheBlock)

@@ -129,6 +129,12 @@ class BlockPool:
             places = range(first, end) if mask is None else list(compress(range(first, end), mask))
             self._announce(request, hashes, places, (first, end, block_size, group_id))
 
+    def cache_row(
+        self, request: CacheableRequest, table: list[KVCacheBlock], first: int, end: int, size: int, group_id: int
+    ) -> None:
+        """`cache_full_blocks` for entries of a table of which none is null, and a hit can use each."""
+        self.cache_full_blocks(request, table, first, end, size, group_id)
+
     def cache_full_block(
         self, request: CacheableRequest, table: Sequence[KVCacheBlock], i: int, block_size: int, group_id: int
     ) -> None:

@@ -162,11 +162,12 @@ class FreeKVCacheBlockQueue:
             return
         if n <= SMALL and self.batches:
             first = self.batches[0]
+            at, left = first.at, first.left
             # They come in place of some that were taken. As for `append_n`, none of these may stand in it already.
-            if n <= first.at and first.left and first.left == len(first.blocks) - first.at:
-                first.blocks[first.at - n : first.at] = blocks
-                first.at -= n
-                first.left += n
+            if n <= at and left and left == len(first.blocks) - at:
+                first.blocks[at - n : at] = blocks
+                first.at = at - n
+                first.left = left + n
                 self.num_free_blocks += n
                 for block in blocks:
                     block.state = first

@@ -32,10 +32,12 @@ cdef class TodayPool(BlockPool):
     @cython.locals(queue=FreeKVCacheBlockQueue, known=SeveralNames, blocks=list, block=KVCacheBlock)
     cpdef list get_new_blocks(self, Py_ssize_t num_blocks)
     cpdef KVCacheBlock get_new_block(self)
-    @cython.locals(queue=FreeKVCacheBlockQueue, n=Py_ssize_t, free=bint, whole=bint, own=bint, block=KVCacheBlock)
+    @cython.locals(
+        queue=FreeKVCacheBlockQueue, n=Py_ssize_t, whole=bint, together=bint, own=bint, block=KVCacheBlock
+    )
     cpdef bint _touch_many(self, blocks)
     cpdef hold(self, KVCacheBlock block)
-    @cython.locals(states=list, queue=FreeKVCacheBlockQueue, own=Py_ssize_t, n=Py_ssize_t)
+    @cython.locals(block=KVCacheBlock, queue=FreeKVCacheBlockQueue, own=Py_ssize_t, n=Py_ssize_t)
     cpdef release_by_names(self, list blocks)
-    @cython.locals(own=Py_ssize_t, shared=list, left=list, own_blocks=list, block=KVCacheBlock)
-    cpdef list _let_go_shared(self, list blocks, list states)
+    @cython.locals(freed=list, shared=list, alike=Py_ssize_t, block=KVCacheBlock)
+    cpdef list _let_go_shared(self, list blocks, Py_ssize_t own)

@@ -18,6 +18,9 @@ from .folded import FoldedRun
 from .hashing import LastHashes
 from .names import Name, SeveralNames
 
+FEW = 3
+"""So few blocks are told one by one when they are handed out."""
+
 
 class TodayPool(BlockPool):
     """As before, with names of which a block may have several (`SeveralNames`)."""
@@ -86,7 +89,7 @@ class TodayPool(BlockPool):
     def cache_row(
         self, request: CacheableRequest, table: list[KVCacheBlock], first: int, end: int, size: int, group_id: int
     ) -> None:
-        """`cache_full_blocks` for entries of a table of which none is null, and a hit can use each."""
+        """As before."""
         blocks, per = table[first:end], size // self.hash_block_size
         contents = request.block_hashes[first * per + per - 1 : end * per : per]
         known, row = self.cached_block_hash_to_block, (first, table[first - 1] if first else None)
@@ -216,7 +219,12 @@ class TodayPool(BlockPool):
         else:
             blocks = queue.take(num_blocks)
             known = self.cached_block_hash_to_block
-            if blocks[0].run is None or not known.take_end(blocks):
+            if num_blocks <= FEW:
+                for block in blocks:
+                    if block.run is not None:
+                        known.forget(block)
+                    block.state = 1
+            elif blocks[0].run is None or not known.take_end(blocks):
                 known.forget_all(blocks)
                 for block in blocks:
                     block.state = 1
@@ -235,23 +243,29 @@ class TodayPool(BlockPool):
         """As before. The blocks of a hit mostly have the same holders, or were given back together, table's end first:
         then one comparison with the end of their batch, of which none is missing, tells that they stand in it."""
         state: Any = blocks[0].state
-        queue, n, free = self.free_block_queue, len(blocks), not isinstance(state, int)
-        whole = free and state.queue is queue and n <= state.left == len(state.blocks) - state.at
-        if not (whole and state.blocks[: -n - 1 : -1] == blocks):
-            own = isinstance(blocks, Hit) and self._made[blocks[0].block_id] is blocks[0]
-            if not own or [block.state for block in blocks].count(state) < n:
+        queue, n = self.free_block_queue, len(blocks)
+        own = isinstance(blocks, Hit) and self._made[blocks[0].block_id] is blocks[0]
+        if isinstance(state, int):
+            if not own or state <= 0:
                 return BlockPool._touch_many(self, blocks)
-        if free:
+            more = state + 1
             for block in blocks:
-                block.state = 1
-            queue.lose(state, n)
-            return True
-        if state <= 0:
-            return False
-        more = state + 1
+                if block.state is not state:
+                    break
+                block.state = more
+            else:
+                self._num_shared += n if state == 1 else 0
+                return True
+            for other in blocks[: blocks.index(block)]:
+                other.state = state
+            return BlockPool._touch_many(self, blocks)
+        whole = state.queue is queue and n <= state.left == len(state.blocks) - state.at
+        together = whole and state.blocks[: -n - 1 : -1] == blocks
+        if not together and (not own or [block.state for block in blocks].count(state) < n):
+            return BlockPool._touch_many(self, blocks)
         for block in blocks:
-            block.state = more
-        self._num_shared += n if state == 1 else 0
+            block.state = 1
+        queue.lose(state, n)
         return True
 
     def hold(self, block: KVCacheBlock) -> None:
@@ -281,14 +295,15 @@ class TodayPool(BlockPool):
         """As `free_blocks`, for the blocks of a table, nulls left out, none of which stands in it twice: one look at
         who holds them, and one at the names of those that nobody else holds."""
         if self._num_shared or not self._trusting:
-            states: list[Any] = [block.state for block in blocks]
-            if states.count(1) < len(states):
-                if not self._trusting:
+            for block in blocks:
+                if block.state != 1:
+                    if self._trusting:
+                        blocks = self._let_go_shared(blocks, blocks.index(block))
+                        break
                     named, others = with_and_without_identity(blocks)
                     self._give_back(named, False)
                     self._give_back(others, True)
                     return
-                blocks = self._let_go_shared(blocks, states)
         queue, own, n = self.free_block_queue, 0, len(blocks)
         if n > free_queue.SMALL:
             while own < n and blocks[own].content is None:  # mostly the end of a table, which stands first
@@ -298,32 +313,37 @@ class TodayPool(BlockPool):
                     queue.prepend_n(blocks[:own])
                 return
         others = [block for block in blocks if block.content is None]
-        if others:
-            blocks = [block for block in blocks if block.content is not None]
-            queue.prepend_n(others)
-        queue.append_n(blocks)
+        if not others:
+            queue.append_n(blocks)
+            return
+        queue.prepend_n(others)
+        if len(others) < n:
+            first = blocks[0].content is None and len(others) == 1  # mostly the end of a prompt alone
+            queue.append_n(blocks[1:] if first else [block for block in blocks if block.content is not None])
 
-    def _let_go_shared(self, blocks: list[KVCacheBlock], states: list[Any]) -> list[KVCacheBlock]:
-        """One reference less to those of the blocks that others hold, too; the rest. Mostly they are a prefix, which
-        stands behind the rest, and has the same holders."""
-        own = states.count(1)
-        shared, left = blocks[own:], states[own:]
-        if 1 in left:
-            shared = [block for block, state in zip(blocks, states, strict=True) if state != 1]
-            own_blocks = [block for block, state in zip(blocks, states, strict=True) if state == 1]
-            left = [state for state in states if state != 1]
+    def _let_go_shared(self, blocks: list[KVCacheBlock], own: int) -> list[KVCacheBlock]:
+        """One reference less to those of the blocks that others hold, too, of which the first one stands behind `own`
+        others; the rest. Mostly they are a prefix, which stands behind the rest, and has the same holders."""
+        freed, shared = blocks[:own], blocks[own:]
+        holders: Any = shared[0].state
+        less = holders - 1
+        for block in shared:
+            if block.state is not holders:
+                break
+            block.state = less
         else:
-            own_blocks = blocks[:own]
-        holders = left[0]
-        if left.count(holders) == len(left):
-            less = holders - 1
-            for block in shared:
-                block.state = less
-        else:
-            for block, state in zip(shared, left, strict=True):
+            self._num_shared -= len(shared) if holders == 2 else 0
+            return freed
+        alike = shared.index(block)
+        self._num_shared -= alike if holders == 2 else 0
+        for block in shared[alike:]:
+            state: Any = block.state
+            if state == 1:
+                freed.append(block)
+            else:
                 block.state = state - 1
-        self._num_shared -= left.count(2)
-        return own_blocks
+                self._num_shared -= state == 2
+        return freed
 
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock], prepend: bool = False) -> None:
         """As before, but named blocks go to the back and the others to the front, whatever `prepend` says."""

@@ -230,8 +230,9 @@ class FoldingMap(BlockHashToBlockMap):
         folds = self.folds.get(group)
         run = None if folds is None else self._room(folds, group, contents, *row)
         if run is None:
-            if [block for block in blocks if block.content is not None]:
-                return False
+            for block in blocks:
+                if block.content is not None:
+                    return False
             BlockHashToBlockMap.register(self, group, contents, blocks, row)
             return True
         for block, content in zip(blocks, contents, strict=True):
@@ -248,7 +249,7 @@ class FoldingMap(BlockHashToBlockMap):
                 break
             other.content = other.run = None
         if folds is not None and not run.blocks:
-            _take_out(folds, run, contents[0])
+            take_out(folds, run, contents[0])
         return False
 
     def _room(
@@ -343,7 +344,7 @@ class FoldingMap(BlockHashToBlockMap):
         n, folds = len(blocks), self.folds[run.group]
         left = len(run.blocks) - n
         if not left:
-            _take_out(folds, run, run.contents[0])
+            take_out(folds, run, run.contents[0])
         if run.leaves:
             self._drop_leaves(folds, run, left)
         del run.contents[-n:], run.blocks[-n:]
@@ -423,7 +424,7 @@ def _agrees(folds: Folds, first: FoldedRun, run: FoldedRun | None, at: int, cont
     return known == contents[: len(known)] and folds.heads.keys().isdisjoint(contents[max(len(known), at == 0) :])
 
 
-def _take_out(folds: Folds, run: FoldedRun, head: BlockHash) -> None:
+def take_out(folds: Folds, run: FoldedRun, head: BlockHash) -> None:
     """A run has no block any more."""
     run.folded, one, again = False, folds.heads[head], run.again
     run.again = None

@@ -13,7 +13,7 @@ cdef class TodayManager(KVCacheManager):
     cdef public object _junctions
     cdef public Py_ssize_t watermark_blocks
 
-    @cython.locals(own=TodayRequest, end=Py_ssize_t, horizon=Py_ssize_t, register=bint)
+    @cython.locals(own=TodayRequest, end=Py_ssize_t, horizon=Py_ssize_t, register=bint, room=Py_ssize_t, hit=tuple)
     cpdef allocate_slots(
         self,
         request,

@@ -211,6 +211,22 @@ class TodayManager(KVCacheManager):
                 register = self.enable_caching and not delay_cache_blocks
                 rows = self._steps.advance(request, request_id, end, num_lookahead_tokens, register)
                 return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
+        if (
+            self._begins
+            and num_new_tokens > 0 <= num_lookahead_tokens
+            and reserved_blocks >= 0
+            and not (num_external_computed_tokens or num_encoder_tokens)
+        ):
+            hit = num_new_computed_tokens, None if new_computed_blocks is None else new_computed_blocks.blocks
+            room = self.block_pool.free_block_queue.num_free_blocks - reserved_blocks
+            if self.watermark_blocks and has_scheduled_reqs and not _runs(request):
+                room -= self.watermark_blocks
+            register = self.enable_caching and not delay_cache_blocks
+            rows = self._steps.begin(
+                request, hit, num_new_tokens, num_lookahead_tokens, room, full_sequence_must_fit, register
+            )
+            if rows is not None:
+                return KVCacheBlocks(rows) if rows else None
         return self._allocate_the_long_way(
             request,
             num_new_tokens,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..hashing.block_hash import BlockHash
 from ..hashing.block_hashing import BlockHashList
 from ..pool.block import KVCacheBlock, Run
-from .folded import FoldedRun, FoldingMap
+from .folded import FoldedRun, FoldingMap, take_out
 
 Name = tuple[int, BlockHash]
 """A group and the hash of a content in it."""
@@ -57,7 +57,15 @@ class SeveralNames(FoldingMap):
         if content is None or run is None:
             return False
         if isinstance(run, FoldedRun) and run.folded:
-            return FoldingMap.forget(self, block)
+            blocks = run.blocks
+            if blocks[-1] is not block or run.leaves is not None:
+                return FoldingMap.forget(self, block)
+            blocks.pop()
+            run.contents.pop()
+            if not blocks:
+                take_out(self.folds[run.group], run, content)
+            block.content = block.run = None
+            return True
         if run.first < 0:
             self.partial.pop(block.block_id, None)
             for group, other in self.further.pop(block.block_id, ()):

@@ -10,6 +10,7 @@ class StepsBehindPrompts(RunningSteps):
         RunningSteps.__init__(self, *given)  # type: ignore[arg-type]
         self.behind: set[str] = set()
         """Requests that have named all of their prompt."""
+        self.begins = False
 
     def note(self, request_id: str, num_settled_tokens: int) -> None:
         """As before, for those."""

@@ -86,6 +86,7 @@ def _api_settled(names: Any) -> Any:
             _horizons={},
             _firsts={},
             _due={},
+            _begins=False,
             watermark_blocks=0,
         )
         assert manager.allocate_slots(_Request(c, n), 1) is None
@@ -125,6 +126,7 @@ def _api_allocated(names: Any) -> Any:
             _horizons={},
             _firsts={},
             _due={},
+            _begins=False,
             watermark_blocks=0,
         )
         request = _Request(c, c if known is None else count(known))

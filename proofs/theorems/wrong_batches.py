@@ -76,12 +76,12 @@ APPEND_N = (
 PREPEND_N = (
     Wrong("they go to the back", "queue", "prepend_n", _FRONT, _BACK),
     Wrong("an empty batch is put to the front", "queue", "prepend_n", "if not n:", "if False:"),
-    Wrong("they come in place of what is there", "queue", "prepend_n", "first.at -= n", "first.at -= 0"),
+    Wrong("they come in place of what is there", "queue", "prepend_n", "first.at = at - n", "first.at = at"),
     Wrong(
         "a batch is joined by what has left it",
         "queue",
         "prepend_n",
-        "if n <= first.at and first.left and first.left == len(first.blocks) - first.at:",
-        "if n <= first.at and first.left:",
+        "if n <= at and left and left == len(first.blocks) - at:",
+        "if n <= at and left:",
     ),
 )

@@ -1,4 +1,4 @@
-"""Wrong decisions about many blocks at once, planted into our core of today."""
+"""Wrong decisions about many blocks at once, and about first steps, planted into our core of today."""
 
 from blockproof.fuzz.faults.registry import wrap
 
@@ -6,9 +6,14 @@ from blockproof.fuzz.faults.registry import wrap
 def shared_as_the_first(manager):
     """What others hold, too, is taken to be held as often each."""
     pool = manager.block_pool
-    pool._let_go_shared = lambda blocks, states: type(pool)._let_go_shared(
-        pool, blocks, [state if state == 1 else max(states) for state in states]
-    )
+
+    def let_go(original, blocks, own):
+        most = max(block.state for block in blocks)
+        for block in blocks[own:]:
+            block.state = block.state if block.state == 1 else most
+        return original(blocks, own)
+
+    wrap(pool, "_let_go_shared", let_go)
 
 
 def together_as_the_first(manager):
@@ -37,3 +42,39 @@ def chunks_before_their_horizon(manager):
     """A step of many tokens is told that it changes nothing."""
     steps = manager.coordinator.steps
     wrap(steps, "look", lambda original, request_id, tokens: original(request_id, tokens) if tokens < 4 else 1 << 30)
+
+
+def begun_without_room_for_all(manager):
+    """A first step asks for room for itself alone."""
+
+    def begin(original, request, hit, new, lookahead, room, whole, register):
+        return original(request, hit, new, lookahead, room, False, register)
+
+    wrap(manager.coordinator.steps, "begin", begin)
+
+
+def begun_without_drafts(manager):
+    """A first step takes no blocks for lookahead."""
+
+    def begin(original, request, hit, new, lookahead, *given):
+        return original(request, hit, new, 0, *given)
+
+    wrap(manager.coordinator.steps, "begin", begin)
+
+
+def rows_to_the_last_token(manager):
+    """A block of a row that is registered at once counts as full with its last token missing."""
+    for lane in manager.coordinator.steps.lanes:
+        wrap(lane, "register_row", lambda original, *given: original(*given[:-1], given[-1] + 1))
+
+
+BULK = {
+    "shared-as-the-first": (shared_as_the_first, ("full",)),
+    "together-as-the-first": (together_as_the_first, ("full",)),
+    "all-to-the-back": (all_to_the_back, ("full",)),
+    "chunks-before-their-horizon": (chunks_before_their_horizon, ("full",)),
+    "begun-without-room-for-all": (begun_without_room_for_all, ("full",)),
+    "begun-without-drafts": (begun_without_drafts, ("full", "full+sliding")),
+    "rows-to-the-last-token": (rows_to_the_last_token, ("full", "full+sliding")),
+}
+"""Each with the kinds of cores in which it is looked for."""

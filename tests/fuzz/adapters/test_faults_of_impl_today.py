@@ -20,12 +20,7 @@ from blockproof.fuzz.targets.base import lacking, offering
 from blockproof.fuzz.targets.declarations import KINDS_OF_FEW
 from blockproof.fuzz.workload.shapes import ATTENTION, possible_attention
 
-from .bulk_faults import (
-    all_to_the_back,
-    chunks_before_their_horizon,
-    shared_as_the_first,
-    together_as_the_first,
-)
+from .bulk_faults import BULK
 
 OPERATIONS = 20_000
 MOST_OPERATIONS = 60_000
@@ -402,11 +397,8 @@ def gaps_from_the_start(manager):
 
 
 FAULTS = {
+    **{name: Planted(*bulk) for name, bulk in BULK.items()},
     "freed-by-age": Planted(freed_by_age),
-    "shared-as-the-first": Planted(shared_as_the_first, ("full",)),
-    "together-as-the-first": Planted(together_as_the_first, ("full",)),
-    "all-to-the-back": Planted(all_to_the_back, ("full",)),
-    "chunks-before-their-horizon": Planted(chunks_before_their_horizon, ("full",)),
     "no-place-for-checkpoints": Planted(no_place_for_checkpoints, STATES),
     "states-before-steps-only": Planted(states_before_steps_only, STATES),
     "room-without-hits": Planted(room_without_hits, ("full",)),
