@@ -96,10 +96,7 @@ class BlockHashToBlockMap:
 
         `row` is the index of the first one in its table and the block before it, None if they are not in a row there.
         """
-        if row is None:
-            run = loose_run(group)
-        else:
-            run = Run(group, row[0], [], []) if row[1] is None else _run_behind(row[0], row[1], group)
+        run = loose_run(group) if row is None else run_for(group, row)
         if not self._add_all(group, contents, blocks):
             run = loose_run(group)
         if run.whole:
@@ -367,9 +364,10 @@ def agreement(contents: list[BlockHash], at: int, hashes: BlockHashList, i: int,
     return low + 1
 
 
-def _run_behind(first: int, before: KVCacheBlock, group: int) -> Run:
-    """The run that entry `first` of a table, behind this block, goes on with, or one that begins there."""
-    run = before.run
+def run_for(group: int, row: tuple[int, KVCacheBlock | None]) -> Run:
+    """The run that an entry of a table, of this index and behind this block, goes on with, or one that begins there."""
+    first, before = row
+    run = None if before is None else before.run
     if run is None or not run.whole or run.group != group or run.blocks[-1] is not before:
         return Run(group, first, [], [])
     return run if run.first + len(run.blocks) == first else Run(group, first, [], [])

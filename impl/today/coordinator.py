@@ -217,6 +217,8 @@ class TodayCoordinator(KVCacheCoordinator):
         given = num_tokens, num_tokens_main_model, total_computed_tokens
         if self._only is not None:
             return (self._only.allocate_new_blocks(request_id, *given),)
+        if self._bounded:
+            return tuple([one.allocate_new_blocks(request_id, *given) for one in self.single_type_managers])
         return super().allocate_new_blocks(request_id, *given[:2], num_encoder_tokens, total_computed_tokens)
 
     def most_blocks_to_allocate(self, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]]) -> int:
@@ -264,22 +266,32 @@ class TodayCoordinator(KVCacheCoordinator):
         reach = num_computed_tokens // alignment * alignment  # up to the last place where a hit can end
         named = len(request.block_hashes) * self.block_pool.hash_block_size
         at_junction = self._names_junctions_inside and self._is_junction(request, num_computed_tokens)
+        every = self._every
         for manager, names_ends, states, behind in self._naming:
             most = min(num_computed_tokens, reach + behind) if behind and reach else reach
-            first = 0 if states is None else states.num_cached_block.get(request_id, 0)
-            manager.cache_blocks(request, most if most < named else named, self.retention_interval)
+            whole = most if most < named else named
+            if states is None:
+                manager.cache_blocks(request, whole, self.retention_interval)
+                if names_ends:
+                    manager.name_end(request, num_computed_tokens if every else most, num_computed_tokens, at_junction)
+                continue
+            known = states.num_cached_block
+            first = known.get(request_id, 0)
+            states.cache_blocks(request, whole, self.retention_interval)
             if names_ends:
-                counted = num_computed_tokens if self._every else most
-                manager.name_end(request, counted, num_computed_tokens, at_junction)
-            if states is not None:
-                end = states.num_cached_block.get(request_id, 0)
-                if first < end:
-                    states.offer(request_id, first, end)
+                states.name_end(request, num_computed_tokens if every else most, num_computed_tokens, at_junction)
+            end = known.get(request_id, 0)
+            if first < end:
+                states.offer(request_id, first, end)
         if isinstance(steps := self.steps, StepsBehindPrompts):
-            ended = (num_computed_tokens if self._every else reach) >= request.num_prompt_tokens
-            if ended and not any(request_id in manager.tails for manager in self.single_type_managers):
-                steps.behind.add(request_id)  # a state that is named there is copied by the next step
-            elif request_id in steps.behind or request_id in steps.horizons or request_id in steps.due:
+            if (num_computed_tokens if every else reach) >= request.num_prompt_tokens:
+                for manager in self.single_type_managers:
+                    if manager.tails and request_id in manager.tails:
+                        break  # a state that is named there is copied by the next step
+                else:
+                    steps.behind.add(request_id)
+                    return
+            if request_id in steps.behind or request_id in steps.horizons or request_id in steps.due:
                 steps.forget(request_id)
 
     def _is_junction(self, request: CacheableRequest, num_tokens: int) -> bool:

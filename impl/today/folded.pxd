@@ -1,7 +1,7 @@
 cimport cython
 
 from ..pool.block cimport KVCacheBlock, Run
-from ..pool.hash_map cimport BlockHashToBlockMap, name_all
+from ..pool.hash_map cimport BlockHashToBlockMap, name_all, run_for
 
 
 cdef class FoldedRun(Run):
@@ -33,7 +33,7 @@ cdef class FoldingMap(BlockHashToBlockMap):
     cpdef register(self, group, contents, list blocks, row)
     @cython.locals(folds=Folds)
     cpdef bint register_first(self, group, content, KVCacheBlock block)
-    @cython.locals(folds=Folds, run=FoldedRun, block=KVCacheBlock, other=KVCacheBlock)
+    @cython.locals(folds=Folds, made=FoldedRun, run=Run, loose=Run, block=KVCacheBlock, other=KVCacheBlock)
     cpdef bint register_new(self, group, contents, list blocks, row)
     @cython.locals(n=Py_ssize_t, left=Py_ssize_t, folds=Folds)
     cpdef _drop_end(self, Run run, list blocks)

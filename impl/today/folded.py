@@ -14,7 +14,7 @@ from ..hashing.block_hashing import BlockHashList
 from ..pool import hash_map
 from ..pool.block import KVCacheBlock, Run, loose_run
 from ..pool.entries_by_key import EntriesByKey
-from ..pool.hash_map import BlockHashToBlockMap, Registered, name_all
+from ..pool.hash_map import BlockHashToBlockMap, Registered, name_all, run_for
 
 _MANY = 16
 """So many runs that left another one are worth a look at which of them are there."""
@@ -226,30 +226,30 @@ class FoldingMap(BlockHashToBlockMap):
         row: tuple[int, KVCacheBlock | None],
     ) -> bool:
         """`register`, if none of the blocks has an identity; else False, with nothing changed. There is one look at
-        each, as what was registered in a folded run is easily undone."""
+        each, as what has been named is easily undone."""
         folds = self.folds.get(group)
-        run = None if folds is None else self._room(folds, group, contents, *row)
-        if run is None:
-            for block in blocks:
-                if block.content is not None:
-                    return False
-            BlockHashToBlockMap.register(self, group, contents, blocks, row)
-            return True
+        made = None if folds is None else self._room(folds, group, contents, *row)
+        run = run_for(group, row) if made is None else made
         for block, content in zip(blocks, contents, strict=True):
             if block.content is not None:
                 break
             block.content = content
             block.run = run
         else:
-            run.contents += contents
-            run.blocks += blocks
+            if made is None and not self._add_all(group, contents, blocks):
+                loose = loose_run(group)
+                for block in blocks:
+                    block.run = loose
+            else:
+                run.contents += contents
+                run.blocks += blocks
             return True
         for other in blocks:
             if other is block:
                 break
             other.content = other.run = None
-        if folds is not None and not run.blocks:
-            take_out(folds, run, contents[0])
+        if made is not None and folds is not None and not made.blocks:
+            take_out(folds, made, contents[0])
         return False
 
     def _room(
@@ -268,6 +268,14 @@ class FoldingMap(BlockHashToBlockMap):
                 self._unfold_known(folds, contents, run is None)
                 return None
             parent, at = run, first - run.first
+            if (
+                run.blocks[-1] is before
+                and at == len(run.blocks)
+                and not (run.again or folds.orphans or head in heads)
+                and heads[run.contents[0]] is run
+                and (not index or index.keys().isdisjoint(contents))
+            ):  # mostly: it goes on, with what nobody has
+                return run
             if not 0 < at <= len(run.blocks) or run.blocks[at - 1] is not before:
                 self.unfold(group)
                 return None

@@ -203,11 +203,12 @@ class MambaToday(ByNames, MambaManager):
         table = self.req_to_blocks.get(request_id, ())
         written = self.entries_of_step(request_id) if self.moves_blocks and request_id in self.steps else ()
         for entry in written or range(first, min(end, len(table))):
-            if first <= entry < end and (block := table[entry]).content is not None:
-                self.cached_blocks_this_step.add(block.content)
+            if first <= entry < end and (content := (block := table[entry]).content) is not None:
+                self.cached_blocks_this_step.add(content)
                 if self.moves_blocks:
-                    tokens = self.block_pool.partial.get(block.block_id, (entry + 1) * self.block_size)
-                    self.offers.append((request_id, self.kv_cache_group_id, block.block_id, tokens))
+                    block_id, tokens, partial = block.block_id, (entry + 1) * self.block_size, self.block_pool.partial
+                    tokens = partial.get(block_id, tokens) if partial else tokens
+                    self.offers.append((request_id, self.kv_cache_group_id, block_id, tokens))
 
     def note_moved(self, request_id: str, copy: KVCacheBlock, tokens: int) -> None:
         """The copy is what a connector reads."""
