@@ -8,7 +8,7 @@ always possible. A search is asked about ever smaller bounds, and remembers what
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import compress, cycle
+from itertools import cycle
 from sys import maxsize
 from typing import Any, TypeAlias
 
@@ -157,10 +157,8 @@ class TailSearch(HitSearch):
         terms, hashes = self._terms, self._hashes
         groups = terms.pool.cached_block_hash_to_block.groups
         one, *others = [groups[group] for group in terms.group_ids]
-        places = range(last, terms.behind - 1, -terms.per)
-        there = map(one.__contains__, map(hashes.__getitem__, places))
-        for i in compress(places, there):  # few states are kept
-            if not others or all(hashes[i] in other for other in others):
+        for i in range(last, terms.behind - 1, -terms.per):
+            if hashes[i] in one and (not others or all(hashes[i] in other for other in others)):
                 return i
         return None
 

@@ -173,7 +173,9 @@ class MambaManager(SingleTypeKVCacheManager):
 
     def note_step(self, request_id: str, start: int, num_known_tokens: int, end: int) -> None:
         """The first token of a step is never a draft."""
-        known = max(start + 1, min(end, num_known_tokens))
+        known = end if end < num_known_tokens else num_known_tokens
+        if known <= start:
+            known = start + 1
         lost = -1, 0
         if (before := self.steps.get(request_id)) is not None:
             _, before_start, before_known, before_end = before

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from ..hashing.block_hash import BlockHash, BlockHashWithGroupId
 from ..hashing.block_hashing import BlockHashList, get_block_hash, get_group_id
 from .block import KVCacheBlock, Run, loose_run
-from .entries_by_key import EntriesByKey, Entry
+from .entries_by_key import EntriesByKey
 
 _COMPILED = not __file__.endswith(".py")
 """There a loop costs less than `map` and `zip`, which are faster else."""
@@ -54,7 +54,8 @@ class BlockHashToBlockMap:
     def found(self, group: int, contents: Iterable[BlockHash]) -> list[KVCacheBlock]:
         """Of each of these hashes that is known the block that `find` has. Most of a prompt's states are not kept: what
         is not there costs a probe and no call."""
-        entries: Iterable[Entry] = filter(None, map(self.groups[group].get, contents))  # no entry is false
+        registered = self.groups[group]
+        entries = [registered[content] for content in contents if content in registered]
         return [next(iter(entry.values())) if isinstance(entry, dict) else entry for entry in entries]
 
     def get_one_block(self, key: BlockHashWithGroupId) -> KVCacheBlock | None:

@@ -226,13 +226,13 @@ class TodayCoordinator(KVCacheCoordinator):
         hits = sum(map(len, new_computed_blocks))
         if not self._bounded:
             return maxsize
-        states = self._state_managers
-        if hits and states and any(manager.cached_blocks_this_step for manager in states):
-            return maxsize
+        for manager in self._state_managers if hits else ():
+            if manager.cached_blocks_this_step:
+                return maxsize
         rough = num_tokens // self._least_size * len(self.single_type_managers) + self._most_apart
         if hits + rough <= self.block_pool.free_block_queue.num_free_blocks:
             return hits + rough
-        return hits + sum([manager.most_blocks(num_tokens) for manager in self.single_type_managers])
+        return hits + sum([one.most_blocks(num_tokens) for one in self.single_type_managers])
 
     def least_blocks_to_allocate(
         self, request_id: str, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]]

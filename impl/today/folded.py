@@ -173,8 +173,11 @@ class FoldingMap(BlockHashToBlockMap):
 
     def find(self, group: int, content: BlockHash) -> KVCacheBlock | None:
         """As before. O(registered) for what is folded, for those who inspect a map."""
-        found = self.blocks_in(group, content)
-        return found[0] if found else None
+        entry = self.index_of(group).get(content)
+        if entry is None:
+            found = self.blocks_in(group, content)
+            return found[0] if found else None
+        return next(iter(entry.values())) if isinstance(entry, dict) else entry
 
     def blocks_in(self, group: int, content: BlockHash) -> list[KVCacheBlock]:
         """As before."""

@@ -1,7 +1,6 @@
 """Hits that end inside a block: at any hash block that all groups can serve."""
 
 from collections.abc import Sequence
-from itertools import compress
 
 from ..hashing.block_hash import BlockHash
 from ..managers.hit_search import HitBlocks, HitSearch, HitTerms
@@ -46,10 +45,9 @@ class FinePrefixSearch(FineSearch):
         if registered.keys().isdisjoint(parts):
             return row, whole
         for end in range(len(parts), 0, -1):
-            if parts[end - 1] in registered:
-                block = found.find(group, parts[end - 1])
-                if block is not None:
-                    return [*row, block], whole + end
+            entry = registered.get(parts[end - 1])
+            if entry is not None:
+                return [*row, next(iter(entry.values())) if isinstance(entry, dict) else entry], whole + end
         return row, whole
 
     def blocks(self, length: int) -> HitBlocks:
@@ -68,11 +66,9 @@ class FineStateSearch(FineSearch):
         """The last one within the bound that every group has."""
         found, most = self._terms.pool.cached_block_hash_to_block, min(bound // self._unit, len(self._fine))
         first, *others = [found.index_of(group) for group in self._terms.group_ids]
-        hashes = self._fine[:most]
-        hashes.reverse()
-        for end in compress(range(most, 0, -1), map(first.__contains__, hashes)):  # few states are kept
+        for end in range(most, 0, -1):
             content = self._fine[end - 1]
-            if all(content in other for other in others):
+            if content in first and (not others or all(content in other for other in others)):
                 self._states = [found.find(group, content) for group in self._terms.group_ids]
                 return end * self._unit
         return 0

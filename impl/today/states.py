@@ -105,8 +105,7 @@ class MambaToday(ByNames, MambaManager):
             return
         table, everything = self.req_to_blocks[request_id], self.registers_every_block and retention_interval is None
         for i in self.entries_of_step(request_id):
-            block = table[i] if first <= i < end else self._null_block
-            if block is self._null_block or not self.stands(request_id, i):
+            if not first <= i < end or table[i] is self._null_block or not self.stands(request_id, i):
                 continue
             if everything or (self.wanted(request, i, i + 1, retention_interval) or (True,))[0]:
                 pool.cache_full_block(request, table, i, size, self.kv_cache_group_id)
@@ -156,8 +155,10 @@ class MambaToday(ByNames, MambaManager):
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Null all states but that behind so many tokens. Drafts whose outcome is open are none of these tokens, so
         nothing has to stay for them."""
-        table, null = self.req_to_blocks.get(request_id, []), self._null_block
         first, end = self.num_leading_nulls.get(request_id, 0), self._num_skipped_blocks(total_computed_tokens)
+        if first >= end:
+            return
+        table, null = self.req_to_blocks.get(request_id, []), self._null_block
         end = min(end, len(table))
         if first >= end:
             return
@@ -168,6 +169,10 @@ class MambaToday(ByNames, MambaManager):
             self.block_pool.release_one(gone[0])
         elif gone:
             self._give_back(gone[::-1])
+
+    def _num_skipped_blocks(self, num_computed_tokens: int) -> int:
+        """All before that of the last token."""
+        return (num_computed_tokens - 1) // self.block_size if num_computed_tokens > 1 else 0
 
     def skips_at(self, num_settled_tokens: int) -> int:
         """Where the last token has left one block more."""
