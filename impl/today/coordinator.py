@@ -275,12 +275,11 @@ class TodayCoordinator(KVCacheCoordinator):
                 if names_ends:
                     manager.name_end(request, num_computed_tokens if every else most, num_computed_tokens, at_junction)
                 continue
-            known = states.num_cached_block
-            first = known.get(request_id, 0)
+            first = states.num_cached_block.get(request_id, 0)
             states.cache_blocks(request, whole, self.retention_interval)
             if names_ends:
                 states.name_end(request, num_computed_tokens if every else most, num_computed_tokens, at_junction)
-            end = known.get(request_id, 0)
+            end = states.num_cached_block.get(request_id, 0)
             if first < end:
                 states.offer(request_id, first, end)
         if isinstance(steps := self.steps, StepsBehindPrompts):
