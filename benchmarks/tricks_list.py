@@ -165,7 +165,7 @@ def _allocate_each(self: Any, requests: Any, num_new_tokens: int = 1, num_lookah
 
 
 _LONG_WAY = ((RunningSteps, "note", lambda self, *given: None), (RunningSteps, "look", lambda self, *given: 0))
-_NO_FIRST_STEPS = tuple((steps, "begin", lambda self, *given: None) for steps in (RunningSteps, OneGroupSteps))
+_NO_FIRST_STEPS = ((RunningSteps, "begin", lambda self, *given: None),)
 _LINKED = (
     (free_queue, "FreeKVCacheBlockQueue", linked_queue.FreeKVCacheBlockQueue),
     (block, "KVCacheBlock", linked_queue.KVCacheBlock),

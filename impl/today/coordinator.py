@@ -17,7 +17,7 @@ from ..managers.coordinator import (
 )
 from ..managers.hit_search import HitBlocks, HitSearch, PrefixSearch, longest_common_hit
 from ..managers.steps import RunningSteps
-from ..pool.block import KVCacheBlock
+from ..pool.block import Hit, KVCacheBlock
 from ..specs.interface import FullAttentionSpec, KVCacheSpec, SlidingWindowSpec
 from .block_pool import TodayPool
 from .by_spec import manager_of_today
@@ -351,9 +351,15 @@ class UnitaryToday(TodayCoordinator, UnitaryKVCacheCoordinator):
         """None where `search` says why there is none."""
         if self._search_type is PrefixSearch and self.single_type_managers[0].is_ours:
             self._from_first = 0
+        self._plain = self._from_first == 0 and self._terms.per == 1 and not self._terms.behind
+        """Whether the hit is what stands under the first hashes, and nothing else."""
 
     def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest hit of the group; a ring has none."""
+        if self._plain:
+            size: int = self._terms.block_size
+            row = self.block_pool.cached_block_hash_to_block.prefix(0, block_hashes, most_tokens // size)
+            return Found((Hit(row),), len(row) * size)
         kind = self._search_type
         if kind is None:
             return (

@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from blockproof.impl.managers.steps import OneGroupSteps, RunningSteps
+from blockproof.impl.managers.steps import RunningSteps
 
 from .cores_of_today import Core, full, states, window
 
@@ -32,7 +32,8 @@ def state(core):
     ]
     registered = [dict(one.num_cached_block) for one in managers]
     new = [list(one.take_new_block_ids()) for one in managers]
-    return pool.free_ids(), pool.ref_counts(), pool.identities(), tables, registered, new
+    told = core.manager.take_events()
+    return pool.free_ids(), pool.ref_counts(), pool.identities(), tables, registered, new, told
 
 
 def ids(blocks):
@@ -45,9 +46,10 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("events", [False, True], ids=["", "events"])
 @pytest.mark.parametrize("specs", SPECS.values(), ids=SPECS)
 @pytest.mark.parametrize("each", [5, 11, 19])
-def test_a_first_step_is_what_the_long_way_makes_of_it(specs, each, monkeypatch):
+def test_a_first_step_is_what_the_long_way_makes_of_it(specs, each, events, monkeypatch):
     asked = []
 
     def noting(begin):
@@ -57,11 +59,10 @@ def test_a_first_step_is_what_the_long_way_makes_of_it(specs, each, monkeypatch)
 
         return noted
 
-    for kind in (RunningSteps, OneGroupSteps):
-        monkeypatch.setattr(kind, "begin", noting(kind.begin))
+    monkeypatch.setattr(RunningSteps, "begin", noting(RunningSteps.begin))
     for hit, new, lookahead, reserved, whole, delayed, computed in CASES:
         said = []
-        for core in cores(specs, 1 + each * len(specs)):
+        for core in cores(specs, 1 + each * len(specs), enable_kv_cache_events=events):
             tokens = [*BEGINNING[:hit], *range(20)]
             request = core.request("second", tokens, num_computed_tokens=computed)
             found, length, _ = core.manager.get_computed_blocks(request)
