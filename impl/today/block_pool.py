@@ -13,7 +13,7 @@ from ..pool.block import Hit, KVCacheBlock, loose_run, with_and_without_identity
 from ..pool.block_pool import BlockPool
 from ..pool.events import MEDIUM_GPU, BlockRemoved
 from .asleep import SleepyQueue
-from .events import Places, blocks_stored, spans_of
+from .events import Places, blocks_stored
 from .folded import FoldedRun
 from .hashing import LastHashes
 from .names import Name, SeveralNames
@@ -440,10 +440,10 @@ class TodayPool(BlockPool):
         first, end, size, group_id = part
         ahead = self.num_hash_lookahead_tokens
         whole = isinstance(chosen, range)
-        spans = spans_of(first, end, size) if whole else [(i * size, (i + 1) * size) for i in chosen]
+        starts = range(first * size, end * size, size) if whole else [i * size for i in chosen]
         told = hashes[first:end] if whole else [hashes[i] for i in chosen]
         parent = hashes[first - 1] if first else None
-        self.tell_stored(request, group_id, Places(spans, (first * size, end * size), size, ahead), told, parent)
+        self.tell_stored(request, group_id, Places(starts, (first * size, end * size), size, ahead), told, parent)
 
     def _check_names(self) -> None:
         """As before, but that a block may be found under several names."""

@@ -12,18 +12,18 @@ from ..pool.events import MEDIUM_GPU, BlockStored
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where stored blocks lie in their request: from where to where each, in tokens, and which range is told of."""
+    """Where stored blocks lie in their request, in tokens: where each starts, and which range is told of."""
 
-    spans: Sequence[tuple[int, int]]
+    starts: Sequence[int]
     told: tuple[int, int]
     size: int
-    """The size of a block that the event names, in tokens."""
+    """The size of a block that the event names, in tokens; the last one ends where the range does, if not before."""
     ahead: int
 
-
-def spans_of(first: int, end: int, size: int) -> list[tuple[int, int]]:
-    """From where to where blocks `first .. end - 1` of so many tokens reach."""
-    return [*zip(range(first * size, end * size, size), range((first + 1) * size, (end + 1) * size, size), strict=True)]
+    @property
+    def ends(self) -> list[int]:
+        """Where each of them ends."""
+        return [min(start + self.size, self.told[1]) for start in self.starts]
 
 
 def blocks_stored(
@@ -32,10 +32,11 @@ def blocks_stored(
     """The event of blocks of these hashes."""
     tokens, adapter, (first, end) = request.all_token_ids, request.lora_request, places.told
     told = tokens[first:end]
-    ahead = [list(tokens[at : at + places.ahead]) for _, at in places.spans] if places.ahead else None
+    ahead = [list(tokens[at : at + places.ahead]) for at in places.ends] if places.ahead else None
+    shown = external_hashes(hashes if parent is None else [parent, *hashes])
     return BlockStored(
-        block_hashes=external_hashes(hashes),
-        parent_block_hash=None if parent is None else external_hashes([parent])[0],
+        block_hashes=shown if parent is None else shown[1:],
+        parent_block_hash=None if parent is None else shown[0],
         token_ids=told if type(told) is list else list(told),
         block_size=places.size,
         lora_id=adapter.adapter_id if adapter is not None else None,
@@ -49,15 +50,15 @@ def blocks_stored(
 
 def _keys(request: CacheableRequest, places: Places) -> list[tuple[Any, ...] | None]:
     """The extra keys of each block; where the last one is a part they are looked for apart."""
-    if not need_extra_keys(request) and request.prompt_embeds is None:
-        return [None] * len(places.spans)
-    starts, sizes = [start for start, _ in places.spans], {end - start for start, end in places.spans}
+    starts, size, ahead = places.starts, places.size, places.ahead
+    if not starts or (not need_extra_keys(request) and request.prompt_embeds is None):
+        return [None] * len(starts)
     found: list[ExtraKeys | None] = []
-    if len(sizes) == 1:
-        found += extra_keys_of_blocks(request, starts, sizes.pop() + places.ahead)
+    if starts[-1] + size <= places.told[1]:
+        found += extra_keys_of_blocks(request, starts, size + ahead)
     else:
-        for start, end in places.spans:
-            found += extra_keys_of_blocks(request, [start], end - start + places.ahead)
+        for start, end in zip(starts, places.ends, strict=True):
+            found += extra_keys_of_blocks(request, [start], end - start + ahead)
     return [_untagged(keys) for keys in found]
 
 

@@ -12,7 +12,7 @@ from ..managers.window import ChunkedLocalAttentionManager, SlidingWindowManager
 from ..pool.block import KVCacheBlock
 from ..specs.interface import SlidingWindowSpec
 from .block_pool import TodayPool
-from .events import Places, spans_of
+from .events import Places
 
 
 class Tail(NamedTuple):
@@ -238,8 +238,7 @@ class ByNames(SingleTypeKVCacheManager):
         if not pool.enable_kv_cache_events:
             return
         parent = request.block_hashes[end // unit - 2] if end > unit else None
-        span = end - unit, end
-        places = Places([span], span, unit, pool.num_hash_lookahead_tokens)
+        places = Places([end - unit], (end - unit, end), unit, pool.num_hash_lookahead_tokens)
         pool.tell_stored(request, self.kv_cache_group_id, places, [content], parent)
 
     def report(self, request: CacheableRequest, row: Sequence[KVCacheBlock], length: int) -> None:
@@ -247,16 +246,16 @@ class ByNames(SingleTypeKVCacheManager):
         size, unit, pool = self.block_size, self.unit, self.block_pool
         null, hashes = self._null_block, request.block_hashes
         first, per = next((i for i, block in enumerate(row) if block is not null), len(row)), size // unit
+        starts: Sequence[int] = range(first * size, len(row) * size, size)
         if null in row[first:]:
-            spans = [(i * size, min((i + 1) * size, length)) for i, block in enumerate(row) if block is not null]
-            told = [hashes[end // unit - 1] for _, end in spans]
+            starts = [i * size for i, block in enumerate(row) if block is not null]
+            told = [hashes[(start + size) // unit - 1] for start in starts[:-1]]
         else:
-            spans = spans_of(first, len(row), size)
-            spans[-1:] = [(start, min(end, length)) for start, end in spans[-1:]]
             told = hashes[(first + 1) * per - 1 : (len(row) - 1) * per : per]
-            told += [hashes[end // unit - 1] for _, end in spans[-1:]]
-        if spans:
-            places = Places(spans, (0, length), spans[0][1] - spans[0][0], pool.num_hash_lookahead_tokens)
+        if starts:
+            end = min(starts[-1] + size, length)
+            told.append(hashes[end // unit - 1])
+            places = Places(starts, (0, length), min(size, end - starts[0]), pool.num_hash_lookahead_tokens)
             pool.tell_stored(request, self.kv_cache_group_id, places, told, None)
 
     # What a request gives back.
