@@ -37,6 +37,17 @@ def test_hits_end_inside_a_block_and_the_block_is_copied():
     assert one.num_tokens == 14
 
 
+@pytest.mark.parametrize("length", [4, 8])
+def test_a_hit_may_end_inside_the_first_block_or_behind_it(length):
+    core = fine()
+    core.step(core.request("a", range(length + 2)), length)
+    core.manager.new_step_starts()
+    assert core.manager.get_computed_blocks(core.request("b", [*range(length), 50, 51]))[1] == length
+    finds_nothing = core.manager.coordinator.finds_nothing
+    assert not finds_nothing(core.request("c", [*range(length), 50, 51]).block_hashes)
+    assert finds_nothing(core.request("d", [70, *range(1, 20)]).block_hashes)
+
+
 def test_of_a_state_that_a_request_has_named_itself_the_copy_gets_the_name():
     core = fine()
     core.step(asked := core.request("a", range(14)), 12)
