@@ -18,6 +18,7 @@ from blockproof.impl.pool.block_pool import BlockPool
 from blockproof.impl.pool.free_queue import FreeKVCacheBlockQueue
 from blockproof.impl.pool.hash_map import BlockHashToBlockMap
 from blockproof.impl.today.block_pool import TodayPool
+from blockproof.impl.today.folded import FoldingMap
 from blockproof.proofs import linked_queue
 
 
@@ -348,6 +349,14 @@ TRICKS: tuple[Trick, ...] = (
             ("folded-twins", "twins", BlockHashToBlockMap._add_all),
         )
     ],
+    _trick(
+        "folded-parted",
+        "what both begin with is unfolded",
+        ((FoldingMap, "_behind_others", lambda self, folds, run, at, head: None),),
+        FoldingMap._unfold_run,
+        "today-junctions",
+        core="impl-today",
+    ),
     _trick(
         "made-when-needed",
         "all blocks are made with the pool",
