@@ -27,7 +27,7 @@ cdef class BlockHashToBlockMap:
     cpdef remove(self, group, content, block_id)
     @cython.locals(run=Run, registered=dict)
     cpdef bint forget(self, KVCacheBlock block)
-    @cython.locals(block=KVCacheBlock, run=Run, end=list, i=Py_ssize_t, size=Py_ssize_t, n=Py_ssize_t)
+    @cython.locals(block=KVCacheBlock, run=Run, i=Py_ssize_t, size=Py_ssize_t, n=Py_ssize_t)
     cpdef forget_all(self, list blocks)
     @cython.locals(block=KVCacheBlock)
     cpdef _forget_end(self, Run run, list blocks)
@@ -35,6 +35,8 @@ cdef class BlockHashToBlockMap:
     cpdef _drop_end(self, Run run, list blocks)
 
 
+@cython.locals(n=Py_ssize_t, end=list, given=list)
+cpdef Py_ssize_t _end_of_run(Run run, list blocks, Py_ssize_t i)
 @cython.locals(run=Run, at=Py_ssize_t)
 cpdef Py_ssize_t _place_in_run(KVCacheBlock block, Py_ssize_t i)
 @cython.locals(low=Py_ssize_t, high=Py_ssize_t, last=Py_ssize_t)

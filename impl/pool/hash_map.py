@@ -225,14 +225,11 @@ class BlockHashToBlockMap:
             block = blocks[i]
             run = block.run
             if run is not None:
-                if run.whole and run.blocks[-1] is block:
-                    n = min(len(run.blocks), size - i)
-                    if n >= _WORTH_A_RUN:
-                        end = blocks if n == size else blocks[i : i + n]
-                        if run.blocks[: -n - 1 : -1] == end:
-                            self._forget_end(run, end)
-                            i += n
-                            continue
+                n = _end_of_run(run, blocks, i) if run.whole and run.blocks[-1] is block else 0
+                if n > 0:
+                    self._forget_end(run, blocks[i : i + n])
+                    i += n
+                    continue
                 self.forget(block)
             i += 1
 
@@ -339,6 +336,21 @@ def name_all(blocks: list[KVCacheBlock], contents: Sequence[BlockHash], run: Run
     for block, content in zip(blocks, contents, strict=True):
         block.content = content
         block.run = run
+
+
+def _end_of_run(run: Run, blocks: list[KVCacheBlock], i: int) -> int:
+    """How many of the blocks from the `i`-th on are the end of this run, its last block first, as that one is; 0 if too
+    few for one piece. What has been hit since waits elsewhere."""
+    n = min(len(run.blocks), len(blocks) - i)
+    if n < _WORTH_A_RUN or run.blocks[-_WORTH_A_RUN] is not blocks[i + _WORTH_A_RUN - 1]:
+        return 0
+    end, given = run.blocks[: -n - 1 : -1], blocks[i : i + n]
+    if end == given:
+        return n
+    n = 0
+    while end[n] is given[n]:
+        n += 1
+    return n if n >= _WORTH_A_RUN else 0
 
 
 def _place_in_run(block: KVCacheBlock, i: int) -> int:
