@@ -312,14 +312,17 @@ class TodayPool(BlockPool):
                 if own:
                     queue.prepend_n(blocks[:own])
                 return
-        others = [block for block in blocks if block.content is None]
-        if not others:
-            queue.append_n(blocks)
-            return
-        queue.prepend_n(others)
-        if len(others) < n:
-            first = blocks[0].content is None and len(others) == 1  # mostly the end of a prompt alone
-            queue.append_n(blocks[1:] if first else [block for block in blocks if block.content is not None])
+        named: list[KVCacheBlock] = []
+        others: list[KVCacheBlock] = []
+        for block in blocks:
+            if block.content is None:
+                others.append(block)
+            else:
+                named.append(block)
+        if others:
+            queue.prepend_n(others)
+        if named:
+            queue.append_n(named)
 
     def _let_go_shared(self, blocks: list[KVCacheBlock], own: int) -> list[KVCacheBlock]:
         """One reference less to those of the blocks that others hold, too, of which the first one stands behind `own`

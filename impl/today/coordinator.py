@@ -301,8 +301,10 @@ class TodayCoordinator(KVCacheCoordinator):
     def finds_nothing(self, block_hashes: list[BlockHash]) -> bool:
         """Whether a look at the first hashes says that there is no hit: most prompts begin as no other does."""
         group = self._from_first
-        if group is None or not block_hashes:
+        if group is None:
             return False
+        if not block_hashes:
+            return True
         known = self.block_pool.cached_block_hash_to_block
         if self._first_hashes == 1:
             return not known.begins(group, block_hashes[0])
