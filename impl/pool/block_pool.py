@@ -138,7 +138,10 @@ class BlockPool:
     def cache_full_block(
         self, request: CacheableRequest, table: Sequence[KVCacheBlock], i: int, block_size: int, group_id: int
     ) -> None:
-        """`cache_full_blocks` for entry `i` of a table alone, which is not null; events are off."""
+        """`cache_full_blocks` for entry `i` of a table alone, which is not null."""
+        if self.enable_kv_cache_events:
+            self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)
+            return
         hashes: BlockHashList = request.block_hashes
         if block_size != self.hash_block_size:
             hashes = self.hashes_at(request, block_size)

@@ -104,7 +104,7 @@ class TodayPool(BlockPool):
         self, request: CacheableRequest, table: Sequence[KVCacheBlock], i: int, block_size: int, group_id: int
     ) -> None:
         """As before; behind a folded run the block goes on with it."""
-        if group_id not in self._folding:
+        if group_id not in self._folding or self.enable_kv_cache_events:
             BlockPool.cache_full_block(self, request, table, i, block_size, group_id)
             return
         known, hashes, block = self.cached_block_hash_to_block, request.block_hashes, table[i]
@@ -300,9 +300,9 @@ class TodayPool(BlockPool):
                     if self._trusting:
                         blocks = self._let_go_shared(blocks, blocks.index(block))
                         break
-                    named, others = with_and_without_identity(blocks)
-                    self._give_back(named, False)
-                    self._give_back(others, True)
+                    known, unknown = with_and_without_identity(blocks)
+                    self._give_back(known, False)
+                    self._give_back(unknown, True)
                     return
         queue, own, n = self.free_block_queue, 0, len(blocks)
         if n > free_queue.SMALL:
