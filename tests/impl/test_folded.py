@@ -219,6 +219,28 @@ def test_who_parts_behind_a_prompt_that_came_twice_leaves_it_folded():
     known.check(blocks)
 
 
+def test_who_goes_on_as_another_one_that_has_left_is_the_second_one_to_do_so():
+    known, blocks = FoldingMap([0]), [KVCacheBlock(i) for i in range(8)]
+    one, other = row((1, 1, 1, 1), 4), row((1, 1, 2, 2), 4)
+    known.register(0, one, blocks[:4], (0, None))
+    known.register(0, other[2:], blocks[4:6], (2, blocks[1]))
+    known.forget_all(blocks[3:1:-1])
+    known.register(0, other[2:], blocks[6:], (2, blocks[1]))
+    assert known.blocks_in(0, other[3]) == [blocks[5], blocks[7]]
+    assert known.prefix(0, other, 4) == [*blocks[:2], *blocks[4:6]]
+    known.check(blocks)
+
+
+def test_what_stands_behind_another_block_than_its_hash_says_is_registered_alone():
+    known, blocks, hashes = FoldingMap([0]), [KVCacheBlock(i) for i in range(4)], row((1,) * 6, 6)
+    known.register(0, hashes[:3], blocks[:3], (0, None))
+    known.register(0, hashes[5:], blocks[3:], (5, blocks[2]))
+    assert known.prefix(0, hashes, 6) == blocks[:3]
+    assert known.find(0, hashes[5]) is blocks[3]
+    assert not known.folds[0].heads
+    known.check(blocks)
+
+
 def test_what_two_runs_begin_with_is_unfolded_where_one_goes_on_with_what_is_known():
     known, blocks, hashes = FoldingMap([0]), [KVCacheBlock(i) for i in range(7)], row((1,) * 3, 3)
     known.register(0, hashes, blocks[:3], (0, None))

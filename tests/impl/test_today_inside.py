@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from blockproof import impl
 from blockproof.impl import today
+from blockproof.impl.today.events import Places, blocks_stored
 from blockproof.model.attention import Step, rules_for
 from blockproof.model.features import checkpoints
 from blockproof.model.ops import Group, Shape
@@ -126,6 +128,17 @@ def test_a_full_report_tells_of_the_blocks_that_are_there():
     first, second = told
     assert (len(first.block_hashes), len(second.block_hashes)) == (4, 1)
     assert first.token_ids == second.token_ids == list(range(16))
+
+
+@pytest.mark.parametrize(("end", "keys"), [(12, [None, None]), (16, [None, (("image", 5, 2),)])])
+def test_an_event_tells_of_what_is_in_the_part_of_a_block_that_it_names(end, keys):
+    image = SimpleNamespace(identifier="image", mm_position=SimpleNamespace(offset=13, length=2))
+    request = Core(full()).request("a", range(16), mm_features=[image])
+    places = Places(range(0, 16, 8), (0, end), 8, 1)
+    event = blocks_stored(request, [request.block_hashes[1], request.block_hashes[end // 4 - 1]], None, places, 0)
+    assert event.extra_keys == keys
+    assert event.token_ids == list(range(end))
+    assert event.lookahead_token_ids == [[8], [*range(16)][end : end + 1]]
 
 
 @pytest.mark.parametrize("grid", [1, 4, 8, 12])
