@@ -93,6 +93,17 @@ def test_a_block_has_the_name_of_the_whole_and_that_of_the_end_of_a_prompt():
     core.manager.check()
 
 
+def test_a_state_is_found_where_all_groups_have_it():
+    core = Core(full(), states(4), states(4))
+    request = core.request("a", range(12))
+    core.step(request, 4)
+    core.step(request, 4)
+    core.manager.new_step_starts()
+    assert core.manager.get_computed_blocks(core.request("b", range(12)))[1] == 8
+    core.manager.evict_blocks({core.manager.get_blocks("a").blocks[2][1].block_id})
+    assert core.manager.get_computed_blocks(core.request("c", range(12)))[1] == 4
+
+
 def test_states_may_end_before_the_hit_of_a_connector():
     core = fine()
     core.step(core.request("a", range(40)), 24)
