@@ -4,6 +4,7 @@ The queue is known by what T25 says of it (`invariants.pool.Queue`): which block
 """
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import z3
@@ -19,7 +20,10 @@ _STRANGER = -20
 
 
 class _ShortQueue(Queue):
-    """A queue from which few blocks are taken at once: they come as a list."""
+    """A queue from which few blocks are taken at once: they come as a list. How one is taken out of a first batch that
+    has all its blocks is S1.short: here there is none."""
+
+    batches = (SimpleNamespace(left=0, at=0, blocks=()),)
 
     def take(self, count: Any) -> Any:
         """So many leave its front."""

@@ -8,7 +8,7 @@ import inspect
 import json
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from importlib.metadata import version
@@ -68,10 +68,15 @@ class Record:
     """By theorem, then by core."""
 
 
+def _ordered(subjects: Iterable[str]) -> tuple[str, ...]:
+    """Each core once, the model first."""
+    return tuple(sorted(set(subjects), key=lambda name: (name != "model", name)))
+
+
 def recorded(results: Sequence[Result], checked: bool) -> Record:
     """The record of a run; `checked`: was cvc5 asked, too?"""
     solvers = f"Z3 {version('z3-solver')}" + (f", cvc5 {version('cvc5')}" if checked else ", not cross-checked")
-    subjects = sorted({result.verdict.subject for result in results}, key=lambda name: (name != "model", name))
+    subjects = _ordered(result.verdict.subject for result in results)
     settled: dict[str, dict[str, Settled]] = {}
     for result in results:
         verdict = result.verdict
@@ -86,7 +91,7 @@ def recorded(results: Sequence[Result], checked: bool) -> Record:
             dict(sorted(verdict.covered.items())),
         )
     made_with = f"{platform.machine()}, Python {platform.python_version()}, {solvers}"
-    return Record(date.today().isoformat(), made_with, tuple(subjects), settled)
+    return Record(date.today().isoformat(), made_with, subjects, settled)
 
 
 def written(record: Record) -> str:
@@ -134,7 +139,7 @@ def write(folder: Path, statements: Sequence[Statement], record: Record, to: Wri
 
 def updated(old: Record, new: Record) -> Record:
     """The old record with what the new one says in its place, without theorems that there are no more."""
-    subjects = tuple(dict.fromkeys((*old.subjects, *new.subjects)))
+    subjects = _ordered((*old.subjects, *new.subjects))
     names = [name for name in dict.fromkeys((*old.settled, *new.settled)) if name in BY_ID]
     settled = {name: {**old.settled.get(name, {}), **new.settled.get(name, {})} for name in names}
     return Record(new.date, new.made_with, subjects, settled)
@@ -197,7 +202,7 @@ def _index(families: Sequence[tuple[ModuleType, Sequence[Statement]]], record: R
     yield ""
     yield f"Written on {record.date} ({record.made_with}) by"
     yield ""
-    yield f"    blockproof prove {targets} --write docs/reference/theorems"
+    yield f"    blockproof prove {targets} \\\n      --write docs/reference/theorems"
     yield ""
     yield from _prose(
         "A theorem is about the functions that run: they are executed unmodified on symbolic integers, every path of "

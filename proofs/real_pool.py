@@ -26,7 +26,7 @@ class RealPool:
         for number, block in self._spares.items():
             block.ref_cnt = int(number != NULL)
         self.order = PlainOrder(pool.blocks[1 + SPARES :])
-        self.queue = pool.free_block_queue = f.queue_kind(self.order.blocks)
+        self.queue = pool._queue = pool.free_block_queue = f.queue_kind(self.order.blocks)
         for block in self.order.blocks if caching else ():
             block.block_hash = key = block.block_id.to_bytes(36, "big")
             pool.cached_block_hash_to_block.insert(key, block)

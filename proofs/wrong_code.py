@@ -17,10 +17,13 @@ def changed(right: Callable[..., Any], line: str, instead: str = "") -> Callable
     if len(found) != 1:
         raise ValueError(f"{right.__name__} has {len(found)} lines that say {line!r}: name one that stands there once")
     lines[found[0]] = lines[found[0]].replace(line, instead)
+    of_class = right.__closure__ if right.__code__.co_freevars == ("__class__",) else None  # for `super()`
+    if of_class:
+        lines = ["def made(__class__):\n", *(f"    {text}" for text in lines), f"    return {right.__name__}\n"]
     source, place = "".join(lines), f"<{right.__name__}, {instead!r} for {line!r}>"
     # Where `inspect` looks for the source, from which the loop is cut.
     linecache.cache[place] = len(source), None, lines, place
     made: dict[str, Any] = {}
     exec(compile(source, place, "exec"), right.__globals__, made)
-    function: Callable[..., Any] = made[right.__name__]
+    function: Callable[..., Any] = made["made"](of_class[0].cell_contents) if of_class else made[right.__name__]
     return function

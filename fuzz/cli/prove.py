@@ -64,7 +64,7 @@ def prove(
 ) -> None:
     """Prove or refute the theorems for the model, our core, or a real release; refute their negative controls.
 
-    What each must come to is declared for model, our core, vLLM 0.23.0 and, of some theorems, impl-today. Exits with 0
+    What each must come to is declared for model, our core, that of today (impl-today) and vLLM 0.23.0. Exits with 0
     if each did, 1 if one did not, a solver could not say, or the solvers disagree; for another core, 1 if one is
     refuted. 3 without cvc5, unless --no-cross-check is given; 130 if Ctrl-C ended it before all were settled. With
     --fuzz, 1 if an answer is wrong, or too many programs come to no end.

@@ -18,7 +18,7 @@ import z3
 from ..loops import ReturnedError
 from ..solver import ProofError
 from ..symbolic import Condition, SymbolicBool, SymbolicInt, running
-from .listings import ANY_BLOCK, ANY_PLACE, Gathered, Grown, Listing, as_term
+from .listings import ANY_BLOCK, ANY_PLACE, Gathered, Grown, Listing, Picked, as_term, picked
 from .pool import Moment
 from .pool_parts import Fields
 from .rounds import Numbered, Parts, Range, Reached, parts
@@ -68,6 +68,20 @@ class Batch:
     def any_set(self) -> "Different":
         """The different blocks."""
         return Different(self)
+
+    def holds(self, x: Any) -> Any:
+        """Does the block stand in it?"""
+        self.place(x)
+        return self.times(x, self.length) >= 1
+
+    def one(self, x: Any) -> Any:
+        """The block, or the id, that is `x`."""
+        assert self.ids or self.moment is not None
+        return SymbolicInt(x) if self.ids else self.moment.heap.block(x)  # type: ignore[union-attr]
+
+    def any_filtered(self, wanted: Callable[[Any], Any]) -> Picked:
+        """Those of them that are wanted."""
+        return picked(self, self, wanted)
 
     def times(self, x: Any, i: Any) -> Any:
         """How often a block stands among the first so many."""
@@ -180,33 +194,41 @@ class States:
         return moment
 
 
-class _HalfwayError(Exception):
-    """A round of a loop inside a round has ended: what is claimed of it."""
+class HalfwayError(Exception):
+    """A round of a loop inside a round, or inside a statement, has ended: what is claimed of it."""
 
     def __init__(self, claims: list[Condition]) -> None:
         super().__init__("a round inside a round has ended")
         self.claims = claims
 
 
-class _Undone:
-    """The loop inside a round that undoes the rounds before: an induction of its own, on two paths.
+def each_round(
+    moment: Moment, stop: Any, after: Callable[[Any], Fields], element: Callable[[Any], Any]
+) -> Iterator[Any]:
+    """A loop inside a round, or inside a statement: an induction of its own, on two paths.
 
     On one a round of it runs, for any place, from the moment before it to that after it; the path ends there. On the
     other all of its rounds have run.
     """
+    j = z3.Int("inner_round")
+    moment.owed += [claim.term for claim in moment.shows(after(z3.IntVal(0)))]
+    if running().decide(z3.And(j >= 0, j < stop)):
+        moment.become(after(j))
+        yield element(j)
+        raise HalfwayError(list(moment.shows(after(j + 1))))
+    moment.become(after(stop))
+
+
+class _Undone:
+    """The loop inside a round that undoes the rounds before."""
 
     def __init__(self, batch: Batch, moment: Moment, stop: Any) -> None:
         self._batch, self._moment, self._stop = batch, moment, stop
 
     def __iter__(self) -> Iterator[Any]:
-        moment, undo, j = self._moment, self._batch.undo, z3.Int("undone")
+        undo = self._batch.undo
         assert undo is not None
-        moment.owed += [claim.term for claim in moment.shows(undo(z3.IntVal(0)))]
-        if running().decide(z3.And(j >= 0, j < self._stop)):
-            moment.become(undo(j))
-            yield self._batch.element(moment, j)
-            raise _HalfwayError(list(moment.shows(undo(j + 1))))
-        moment.become(undo(self._stop))
+        return each_round(self._moment, self._stop, undo, partial(self._batch.element, self._moment))
 
 
 @dataclass(frozen=True)
@@ -288,9 +310,10 @@ def _round(
             batch.undo = partial(loop.undo, i)
     element = _element(loop, now, i)
     try:
-        numbered = isinstance(reached.iterated, Numbered)
-        sums = cut.round(number, moved, (SymbolicInt(i), element) if numbered else element)
-    except _HalfwayError as halfway:
+        if isinstance(reached.iterated, Numbered):
+            element = SymbolicInt(as_term(reached.iterated.start) + i), element
+        sums = cut.round(number, moved, element)
+    except HalfwayError as halfway:
         return halfway.claims
     except ValueError:
         # Nothing has changed since the operation began, if it may refuse at all.

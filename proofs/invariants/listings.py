@@ -1,6 +1,6 @@
 """Sequences of any length: different blocks or indices, and what a loop gathers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import z3
@@ -46,6 +46,67 @@ class Listing:
         j, here = ANY_PLACE, self.at(ANY_PLACE)
         inside = z3.And(j >= 0, j < self.length)
         return z3.And(self.length >= 0, z3.Implies(inside, z3.And(self.place(here) == j, here >= 1, here < size)))
+
+
+class Picked:
+    """Those of a sequence that are wanted: which they are is known of one block only, of which all is claimed."""
+
+    any_length = True
+
+    def __init__(self, whole: Any, wanted: OfBlock, some: Any) -> None:
+        self.whole, self.wanted, self._some = whole, wanted, some
+
+    def holds(self, x: Any) -> Any:
+        """Is the block among them?"""
+        return z3.And(self.whole.holds(x), self.wanted(x))
+
+    def __bool__(self) -> bool:
+        running().assume(z3.Implies(self.holds(ANY_BLOCK), self._some))
+        return running().decide(self._some)
+
+    def any_filtered(self, wanted: Callable[[Any], Any]) -> "Picked":
+        """Those of them that are wanted."""
+        return picked(self, self.whole, wanted)
+
+    def any_with_and_without(self) -> tuple["Picked", "Picked"]:
+        """Those with an identity, and the others."""
+        return with_and_without(self)
+
+
+def picked(items: Any, whole: Any, wanted: Callable[[Any], Any], name: str = "") -> Picked:
+    """Those of the items, which are some of a whole, that are wanted; on a path on which `ANY_BLOCK` is or is not."""
+    name = name or running().fresh_name("picked")
+    is_wanted = z3.Function(f"wanted_{name}", z3.IntSort(), z3.BoolSort())
+    if running().decide(whole.holds(ANY_BLOCK)):
+        running().assume(is_wanted(ANY_BLOCK) == z3.BoolVal(bool(wanted(whole.one(ANY_BLOCK)))))
+    before = getattr(items, "wanted", lambda x: z3.BoolVal(True))
+    return Picked(whole, lambda x: z3.And(before(x), is_wanted(x)), z3.Bool(f"some_{name}"))
+
+
+def with_and_without(items: Any) -> tuple[Picked, Picked]:
+    """Those of these blocks that have an identity, and the others."""
+    named = items.any_filtered(lambda block: block.content is not None)
+    return named, items.any_filtered(lambda block: block.content is None)
+
+
+class Row(Listing):
+    """A listing whose blocks are at hand, at some moment of a pool; `rounds` is what a loop through it does."""
+
+    def __init__(self, moment: Any, length: Any, at: OfBlock, place: OfBlock) -> None:
+        super().__init__(length, at, place)
+        self._moment = moment
+
+    def __getitem__(self, place: int) -> Any:
+        return self._moment.heap.block(self.at(z3.IntVal(place)))
+
+    def __iter__(self) -> Iterator[Any]:
+        rounds: Iterator[Any] = self._moment.rounds(self)
+        return rounds
+
+    def any_set_to(self, field: str, value: Any) -> None:
+        """Give this field of each of them a value."""
+        before = self._moment.heap.as_now(field)
+        self._moment.heap.become(**{field: lambda x: z3.If(self.holds(x), z3.IntVal(value), before(x))})
 
 
 class Indices(Listing):

@@ -15,6 +15,7 @@ block's `state` is -1 for the null block, a batch for what is free, else the num
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -29,6 +30,10 @@ from .pool_parts import Fields, MomentHeap, Own, Queue, Registry
 
 def _no_pairs(moment: "Moment", contents: Any, blocks: Any) -> None:
     raise ProofError(f"{running().name}: blocks are registered, and nothing is known of what belongs together")
+
+
+def _no_other(*asked: Any) -> Any:
+    raise ProofError(f"{running().name}: the pool leaves {asked[0]} to another one, of which nothing is said")
 
 
 def _refused(*anything: Any) -> None:
@@ -63,6 +68,10 @@ class Moment:
         self.order = Listing(self._length, self._block_at, self._place_of)
         self.pairs: Callable[[Moment, Any, Any], None] = _no_pairs
         """Owes that contents and blocks belong together."""
+        self.inherited: Callable[..., Any] = _no_other
+        """What the pool under this one does: the name of the method, and what it is given."""
+        self.rounds: Callable[[Any], Any] = partial(_no_other, "a loop")
+        """What a loop through blocks goes through (`induction.each_round`)."""
         self.heap = MomentHeap(f.block_kind, self, fields, facts)
         self.queue, self.registry = Queue(self, self.order), Registry(self, fields.registered or fields.named)
         self.null = self.heap.block(z3.IntVal(0))
@@ -81,6 +90,14 @@ class Moment:
             metrics_collector=None,
             enable_kv_cache_events=False,
             _refuse=_refused,
+            # Of the pool of today: nobody is to be told who takes a block, and anything may have been lent.
+            _watchers={},
+            _folding=(),
+            partial={},
+            further={},
+            _inherited=lambda *asked: self.inherited(*asked),
+            _were_lent=lambda blocks: SymbolicBool(z3.Bool("lent")),
+            _are_held=self._are_held,
         )
 
     def another(self, name: str, fields: Fields, known: Callable[[Any], Any] | None = None) -> "Moment":
@@ -93,14 +110,29 @@ class Moment:
                 running().assume(known(x))
 
         made = Moment(f, name, SymbolicInt(self.size), caching, fields, facts, own)
-        made._first_facts, made.pairs = self._first_facts, self.pairs
+        for later in ("partial", "further"):
+            setattr(made.pool, later, getattr(self.pool, later))
+        made._first_facts, made.pairs, made.inherited = self._first_facts, self.pairs, self.inherited
         return made
+
+    def _are_held(self, blocks: Any) -> bool:
+        """Whether few blocks are of this pool, and have as many references as they stand here. S1.short tries it."""
+        times = {id(block): sum([other is block for other in blocks]) for block in blocks}
+        return all(
+            running().decide(
+                z3.And(as_term(block.block_id) >= 0, as_term(block.block_id) < self.own.symbolic_len().term)
+            )
+            and self.own[block.block_id] is block
+            and times[id(block)] <= (block.state if isinstance(block.state, SymbolicInt) else 0)
+            for block in blocks
+        )
 
     def become(self, fields: Fields) -> None:
         """Let references and identities be those of another moment, in the middle of a round."""
         self.heap.become(state=fields.count, content=fields.named)
         if fields.shared is not None:
             self.pool._num_shared = SymbolicInt(fields.shared)
+        self.registry.registered = fields.registered or fields.named
 
     def batch_of(self, x: Any) -> Any:
         """The number of the batch in which a free block waits."""

@@ -9,7 +9,7 @@ from ...impl.pool.block import Batch
 from ..heap import Heap, Identity
 from ..solver import ProofError
 from ..symbolic import SymbolicInt, running
-from .listings import ANY_PLACE, Gathered, Grown, Listing, OfBlock, as_term
+from .listings import ANY_PLACE, Gathered, Grown, Listing, OfBlock, Row, as_term
 
 
 class Fields(NamedTuple):
@@ -55,7 +55,7 @@ class Queue:
         k, old = as_term(count), self.order
         self._moment.owe(z3.And(k >= 0, k <= old.length))
         self.order = Listing(old.length - k, lambda j: old.at(j + k), lambda x: old.place(x) - k)
-        return Listing(k, old.at, old.place)
+        return Row(self._moment, k, old.at, old.place)
 
     def append_n(self, blocks: Any) -> None:
         """Different blocks that do not stand in it join its back."""
@@ -150,10 +150,26 @@ class Registry:
 
     def forget_all(self, blocks: Any) -> None:
         """Take the identity from all of these blocks that have one."""
-        blocks = blocks if isinstance(blocks, Listing) else _listed([block.reference for block in blocks])
+        blocks = blocks if hasattr(blocks, "holds") else _listed([block.reference for block in blocks])
         before, named = self.registered, self._moment.heap.as_now("content")
         self.registered = lambda y: z3.And(before(y), z3.Not(blocks.holds(y)))
         self._moment.heap.become(content=lambda y: z3.And(named(y), z3.Not(blocks.holds(y))))
+
+    def take_end(self, blocks: Any) -> bool:
+        """Take the identity from all of these blocks, and hold each; False, with nothing changed, if they are not the
+        end of a run."""
+        if not running().decide(z3.Bool(running().fresh_name("end"))):
+            return False
+        self.forget_all(blocks)
+        if isinstance(blocks, Row):
+            blocks.any_set_to("state", 1)
+        else:
+            for block in blocks:
+                block.state = 1
+        return True
+
+    def dissolve(self) -> None:
+        """Nobody asks any more."""
 
     def all_blocks(self) -> Listing:
         """The blocks that are registered, each once, in any order."""

@@ -22,6 +22,7 @@ from itertools import compress
 from types import FunctionType
 from typing import Any, cast
 
+from ...impl.pool.block import with_and_without_identity
 from ..loops import UNSET, Locals, ReturnedError, compiled_part, own_variables
 from ..solver import ProofError
 
@@ -39,9 +40,10 @@ class Numbered:
     """What `enumerate` makes of something that a loop goes through."""
 
     items: Any
+    start: Any = 0
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        return iter(enumerate(self.items))
+        return iter(enumerate(self.items, self.start))
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,16 @@ def _filtered(wanted: Callable[[Any], bool], items: Any) -> Any:
     return items.any_filtered(wanted) if hasattr(items, "any_filtered") else [item for item in items if wanted(item)]
 
 
+def _set_all(items: Any, value: Any, *fields: str) -> None:
+    """`for item in items: item.field = value`."""
+    for field in fields:
+        if hasattr(items, "any_set_to"):
+            items.any_set_to(field, value)
+        else:
+            for item in items:
+                setattr(item, field, value)
+
+
 def _compress(items: Any, mask: Any) -> Any:
     """`itertools.compress`."""
     return items.any_compressed(mask) if hasattr(items, "any_compressed") else compress(items, mask)
@@ -92,6 +104,8 @@ _SEEN = {
     "map": _any_length("any_map", map),
     "compress": _compress,
     "filtered": _filtered,
+    "set_all": _set_all,
+    "with_and_without_identity": _any_length("any_with_and_without", with_and_without_identity),
     "not_reached": lambda: _not_reached(),
 }
 """What the statements see in place of these functions."""
@@ -108,14 +122,51 @@ class _Filters(ast.NodeTransformer):
                 return ast.Call(ast.Name("filtered", ast.Load()), [ast.Lambda(argument, wanted), items], [])
         return node
 
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """What a pool leaves to the pool under it, `super().take(k)` or `BlockPool.take(self, k)`, is for the proof to
+        answer: `self._inherited("take", k)`."""
+        self.generic_visit(node)
+        match node.func:
+            case ast.Attribute(ast.Call(ast.Name("super")), name):
+                given = node.args
+            case ast.Attribute(ast.Name("BlockPool"), name):
+                given = node.args[1:]
+            case _:
+                return node
+        asked = ast.Attribute(ast.Name("self", ast.Load()), "_inherited", ast.Load())
+        return ast.Call(asked, [ast.Constant(name), *given], node.keywords)
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        """A loop inside a statement that gives one value to the same fields of all: each round is the last word on its
+        own item, and says nothing of another one."""
+        self.generic_visit(node)
+        match node:
+            case ast.For(ast.Name(one), items, [ast.Assign(targets, ast.Constant() as value)], []):
+                fields = [
+                    target.attr
+                    for target in targets
+                    if isinstance(target, ast.Attribute)
+                    and isinstance(target.value, ast.Name)
+                    and target.value.id == one
+                ]
+                if len(fields) == len(targets):
+                    named = [ast.Constant(field) for field in fields]
+                    return ast.Expr(ast.Call(ast.Name("set_all", ast.Load()), [items, value, *named], []))
+        return node
+
 
 def without_filters(function: FunctionType) -> Callable[..., Any]:
-    """A function without loops, which sees these functions and in which `filtered` stands for comprehensions."""
+    """A function without loops but those that `_Filters` knows and those inside statements, which are for what they go
+    through to answer; it sees these functions."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     assert isinstance(tree, ast.FunctionDef)
-    if any(isinstance(node, ast.For | ast.While) for node in ast.walk(tree)):
+    tree = _Filters().visit(tree)
+    ast.fix_missing_locations(tree)
+    if any(isinstance(node, ast.For) for node in tree.body) or any(
+        isinstance(node, ast.While) for node in ast.walk(tree)
+    ):
         raise ProofError(f"{function.__qualname__} has loops: it is to be cut")
-    made = compiled_part(function, _Filters().visit(tree).body, _SEEN)
+    made = compiled_part(function, tree.body, _SEEN)
 
     def call(*arguments: Any, **named: Any) -> Any:
         bound = inspect.signature(function).bind(*arguments, **named)
@@ -182,7 +233,7 @@ def parts(function: FunctionType) -> Parts:
     tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     if not isinstance(tree, ast.FunctionDef):
         raise ProofError(f"{name} is no plain function: its loops cannot be cut out")
-    tree.body = [_always(statement) for statement in tree.body]
+    tree.body = [_always(_inner(statement)) for statement in tree.body]
     ast.fix_missing_locations(tree)
     loops = [statement for statement in tree.body if isinstance(statement, ast.For)]
     found = [
@@ -207,6 +258,17 @@ def parts(function: FunctionType) -> Parts:
         at = here + 1
     between.append(compiled_part(function, tree.body[at:] or [ast.Pass()], _SEEN))
     return Parts(name, tuple(between), tuple(rounds), tuple(sums), function)
+
+
+def _inner(statement: ast.stmt) -> ast.stmt:
+    """A statement that is no loop, and what of it `_Filters` knows; a loop that is all of an `if` stays one."""
+    match statement:
+        case ast.For():
+            return statement
+        case ast.If(test, [ast.For()], []):
+            statement.test = _Filters().visit(test)
+            return statement
+    return cast(ast.stmt, _Filters().visit(statement))
 
 
 def _always(statement: ast.stmt) -> ast.stmt:
@@ -281,4 +343,15 @@ def _require_not_read(name: str, node: ast.AST, unset: set[str]) -> None:
 
 
 def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
+    """Variables of the function; those of a comprehension or a `lambda` are its own."""
+    found = [one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)]
+    inner = [one for one in ast.walk(node) if isinstance(one, ast.ListComp | ast.GeneratorExp | ast.Lambda)]
+    own = {
+        name.id if isinstance(name, ast.Name) else name.arg
+        for one in inner
+        for part in ([one.args] if isinstance(one, ast.Lambda) else [each.target for each in one.generators])
+        for name in ast.walk(part)
+        if isinstance(name, ast.Name | ast.arg)
+    }
+    outside = [one for one in found if not any(one in ast.walk(part) for part in inner)]
+    return {one.id for one in outside} | ({one.id for one in found} - own)

@@ -42,7 +42,7 @@ def real_pool(f: Any, state: PoolState) -> Any:
             block.block_hash = key(block.block_id)
             pool.cached_block_hash_to_block.insert(key(block.block_id), block)
     free = [block for block in pool.blocks[1:] if not block.ref_cnt]
-    pool.free_block_queue = f.queue_kind(free[::-1] if state.backwards else free)
+    pool._queue = pool.free_block_queue = f.queue_kind(free[::-1] if state.backwards else free)
     pool._num_shared = sum(count > 1 for count in state.counts[1:])
     return pool
 

@@ -8,6 +8,8 @@ from typing import Any
 import z3
 
 from ...impl import BlockPool
+from ...impl.today.asleep import SleepyQueue
+from ...impl.today.block_pool import TodayPool
 from ..solver import ProofError
 from ..symbolic import SymbolicInt, running, term
 from ..theorem import NegativeControl, UnavailableError
@@ -97,6 +99,16 @@ def wrong(role: str, what: str, line: str, instead: str, raises: str = "") -> Ne
     return NegativeControl(what, {role: method}, raises=raises)
 
 
+def wrong_around(role: str, what: str, line: str, instead: str) -> NegativeControl:
+    """The same of what the pool of today puts around a method."""
+    try:
+        made: Any = type("TodayPool", (TodayPool,), {role: changed(vars(TodayPool)[role], line, instead)})
+    except (ValueError, KeyError) as error:
+        return NegativeControl(what, {role: partial(_missing, str(error))})
+    made.__module__ = TodayPool.__module__
+    return NegativeControl(what, {"pool_kind": made, "queue_kind": SleepyQueue})
+
+
 def _missing(why: str, *anything: Any) -> Any:
     raise ProofError(why)
 
@@ -107,11 +119,29 @@ def parts_of(v: Any, loops: int) -> list[Any]:
 
 
 def own_code(f: Any, role: str) -> Any:
-    """The method; only of a pool whose loops are written so that they can be cut."""
+    """The method; only of a pool whose loops are written so that they can be cut. Of a pool that puts something around
+    the method of the pool under it (`around`) that one's."""
     method = getattr(f, role)
     if not f.pool_kind.__module__.startswith("blockproof."):
         raise UnavailableError("the induction is written for the loops of our core's pool")
-    return method
+    ways = _ways(f.pool_kind, role)
+    return ways[-1] if method in ways else method
+
+
+def around(f: Any, role: str) -> Any:
+    """What a pool puts around the method of the pool under it; None if it has that method as it is."""
+    own, *under = _ways(f.pool_kind, role)
+    return own if under else None
+
+
+def is_around(f: Any, role: str) -> bool:
+    """On one of two paths, if there is something around the method: then the claim is about that, on the other one
+    about the method that it leaves the rest to."""
+    return around(f, role) is not None and running().decide(z3.Bool("around"))
+
+
+def _ways(kind: type, role: str) -> list[Any]:
+    return [vars(one)[role] for one in kind.__mro__ if role in vars(one)]
 
 
 def expected(counts: Sequence[int], times: Iterable[int], sign: int) -> list[int]:

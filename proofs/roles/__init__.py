@@ -17,10 +17,16 @@ Names: TypeAlias = Callable[[str], Any]
 _MODULES = [importlib.import_module(f".{module.name}", __name__) for module in iter_modules(__path__)]
 FAMILIES = tuple(module for module in _MODULES if hasattr(module, "API"))
 """The modules with tables of roles, `API` for cores and `MODEL` for the model."""
-HOLD_BACK: Mapping[str, str] = {"nulled_open": "states stay for drafts whose outcome is open: T3.nulled.mamba"}
-"""What is said of another rule than that of a core where drafts are computed tokens: why it is not about the core."""
-HOLD_NOTHING: Mapping[str, str] = {"nulled_mamba": "drafts whose outcome is open hold no state: T3.nulled.open"}
-"""... and where they are none of the tokens that a manager is told."""
+OF_TODAY: Mapping[str, str] = {
+    "nulled_open": "states stay for drafts whose outcome is open: T3.nulled.mamba",
+    "last_covered": "a coarser block has a hash of all its hashes: T22.cover",
+}
+"""What is said of the rule of today alone: why it is not about an older core."""
+OLDER: Mapping[str, str] = {
+    "nulled_mamba": "drafts whose outcome is open hold no state: T3.nulled.open",
+    **dict.fromkeys(("covered", "joined"), "the last hash of a coarser block names it: T22.last"),
+}
+"""... and of the older rule alone."""
 _VLLM_MODULES = (
     "vllm.v1.core.single_type_kv_cache_manager",
     "vllm.v1.core.kv_cache_utils",
@@ -90,7 +96,7 @@ def impl_today() -> Subject:
     def names(name: str) -> Any:
         return mine[name] if name in mine else _names_of_impl(name)
 
-    return Subject("impl-today", _api(names, HOLD_NOTHING), rest.packages, rest.memos)
+    return Subject("impl-today", _api(names, OLDER), rest.packages, rest.memos)
 
 
 def own(name: str) -> Subject:
@@ -129,7 +135,7 @@ def vllm(name: str) -> Subject:
     return Subject(name, _api(names), tuple(module.__name__ for module in modules))
 
 
-def _api(names: Names, others: Mapping[str, str] = HOLD_BACK) -> Callable[[str], Callable[..., Any]]:
+def _api(names: Names, others: Mapping[str, str] = OF_TODAY) -> Callable[[str], Callable[..., Any]]:
     """Roles of a core with vLLM's API; `others`: those of another rule than its own, and why."""
     bound: dict[str, Callable[..., Any]] = {}
     table: Mapping[str, Callable[[Names], Callable[..., Any]]]

@@ -28,6 +28,16 @@ def _model_orders(blocks: int, steps: Sequence[Any]) -> list[list[int]]:
     return orders
 
 
+def _name(pool: Any, block: Any, named: bool) -> None:
+    """Let a block have a name of its own, or none."""
+    if (block.content is not None) == named:
+        return
+    if named:
+        pool.add_name(block, _GROUP, block.block_id.to_bytes(32, "big"), None)
+    else:
+        pool.unname(block)
+
+
 def _pool_orders(names: Any) -> Callable[[int, Sequence[Any]], list[list[int]]]:
     kind = names("BlockPool")
 
@@ -45,7 +55,10 @@ def _pool_orders(names: Any) -> Callable[[int, Sequence[Any]], list[list[int]]]:
             elif step.does == "hit":
                 pool.touch([queue()[step.number]])
             else:
-                pool.free_blocks([pool.blocks[block] for block in step.blocks], step.does == "give to front")
+                given, front = [pool.blocks[block] for block in step.blocks], step.does == "give to front"
+                for block in given if hasattr(pool, "release_by_names") else ():  # a name decides, not who gives back
+                    _name(pool, block, not front)
+                pool.free_blocks(given, front)
             found.append([block.block_id for block in queue()])
         return found
 

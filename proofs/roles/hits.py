@@ -268,8 +268,16 @@ def _api_registers(names: Any) -> Callable[..., Any]:
             scheduler_block_size=alignment,
             single_type_managers=(manager,),
             retention_interval=None,
+            # What the core of today has found out when it was made: several groups, none of which names ends or states.
+            _only=None,
+            _every=False,
+            _alignment=alignment,
+            _naming=[(manager, False, None, b if eagle else 0)],
+            _names_junctions_inside=False,
+            block_pool=bare(_Record, hash_block_size=1),
+            steps=None,
         )
-        made.cache_blocks(None, n)
+        made.cache_blocks(bare(_Record, request_id="r", block_hashes=Counted(n)), n)
         return asked[0]
 
     return registers

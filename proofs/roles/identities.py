@@ -102,6 +102,15 @@ class _Hashes(Counted):
         return [self._parts.part(i) for i in any_range(index.start, min(index.stop, self.length))]
 
 
+class _Numbers(Counted):
+    """The first hashes of a request, each of which is its own index."""
+
+    def __getitem__(self, index: Number) -> Number:
+        if index < 0 or index >= self.length:
+            raise IndexError(index)
+        return index
+
+
 def _view(names: Names) -> tuple[type, Any]:
     """The view of hashes of fewer tokens, with a length that may be symbolic; and one of its methods."""
     kind = names("BlockHashListWithBlockSize")
@@ -119,6 +128,18 @@ def _covered(names: Names) -> Any:
             return parts.values(kind(_Hashes(known, parts), fine, scale * fine)[i])
 
     return covered
+
+
+def _last_covered(names: Names) -> Any:
+    kind, method = _view(names)
+
+    def last_covered(i: Number, scale: Number, fine: Number, known: Number) -> Any:
+        """The index of the small hash that is item `i` of a view of blocks of `scale * fine` tokens."""
+        quotient_found(scale * fine, fine, scale)
+        with _lenient(method):
+            return kind(_Numbers(known), fine, scale * fine)[i]
+
+    return last_covered
 
 
 def _coarse_hash(names: Names) -> Any:
@@ -158,6 +179,9 @@ API: dict[str, Any] = {
     "event_hash": _event_hash("1"),
     "event_bytes": _event_hash("0"),
     "covered": _covered,
+    "item": _covered,
+    "last_covered": _last_covered,
     "coarse_hash": _coarse_hash,
+    "joined": _coarse_hash,
     "same_identity": _same_hash,
 }

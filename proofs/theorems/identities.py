@@ -116,7 +116,7 @@ def _coarse_injective(f: Any, v: Any) -> Any:
     one = [byte_string(v.n, v.x), byte_string(v.n, v.y)]
     other = [byte_string(v.n, v.z), byte_string(v.n, v.u)]
     use(_two_digits, v.x, v.y, v.z, v.u, power(v.n))
-    equal = f.coarse_hash(one) == f.coarse_hash(other)
+    equal = f.joined(one) == f.joined(other)
     return [implies(equal, one[0] == other[0]), implies(equal, one[1] == other[1])]
 
 
@@ -129,9 +129,9 @@ T22_COARSE = Theorem(
     assume=lambda v: [is_bytes(v.n, number) for number in (v.x, v.y, v.z, v.u)],
     claim=_coarse_injective,
     controls=(
-        NegativeControl("only the last hash is kept", {"coarse_hash": lambda hashes: hashes[-1]}),
+        NegativeControl("only the last hash is kept", {"joined": lambda hashes: hashes[-1]}),
         NegativeControl(
-            "the hashes are added up", {"coarse_hash": lambda hashes: byte_string(40, sum(map(number_of, hashes)))}
+            "the hashes are added up", {"joined": lambda hashes: byte_string(40, sum(map(number_of, hashes)))}
         ),
     ),
     bounded="two hashes for a block; k + 1 follow from k, as a string of k hashes and one more are two strings again "
@@ -142,7 +142,7 @@ T22_COARSE = Theorem(
 def _step_injective(f: Any, v: Any) -> Any:
     one, other = [byte_string(v.m, v.x), byte_string(v.n, v.y)], [byte_string(v.m, v.z), byte_string(v.n, v.u)]
     use(_two_digits, v.x, v.y, v.z, v.u, power(v.n))
-    equal = f.coarse_hash(one) == f.coarse_hash(other)
+    equal = f.joined(one) == f.joined(other)
     return [implies(equal, one[0] == other[0]), implies(equal, one[1] == other[1])]
 
 
@@ -152,7 +152,7 @@ T22_STEP = Theorem(
     variables={"m": "bytes of all hashes but the last", "n": "bytes of the last", **_FOUR},
     assume=lambda v: [is_bytes(v.m, v.x), is_bytes(v.m, v.z), is_bytes(v.n, v.y), is_bytes(v.n, v.u)],
     claim=_step_injective,
-    controls=(NegativeControl("the last hash is left out", {"coarse_hash": lambda hashes: hashes[0]}),),
+    controls=(NegativeControl("the last hash is left out", {"joined": lambda hashes: hashes[0]}),),
 )
 
 
@@ -166,7 +166,7 @@ def _byte_moved(f: Any, v: Any) -> Any:
     use(_a_digit_more, v.x, unit, power(v.n + 1))
     one = [byte_string(v.m, v.x), byte_string(v.n + 1, v.first * unit + v.rest)]
     other = [byte_string(v.m + 1, v.x * 256 + v.first), byte_string(v.n, v.rest)]
-    return [f.coarse_hash(one) == f.coarse_hash(other), negation(one[0] == other[0]), negation(one[1] == other[1])]
+    return [f.joined(one) == f.joined(other), negation(one[0] == other[0]), negation(one[1] == other[1])]
 
 
 def _with_lengths(hashes: Any) -> Any:
@@ -195,8 +195,8 @@ T22_MIXED = Theorem(
     ],
     claim=_byte_moved,
     controls=(
-        NegativeControl("the hashes of one pair only", {"coarse_hash": lambda hashes: hashes[0]}),
-        NegativeControl("the length of the first hash stands before them", {"coarse_hash": _with_lengths}),
+        NegativeControl("the hashes of one pair only", {"joined": lambda hashes: hashes[0]}),
+        NegativeControl("the length of the first hash stands before them", {"joined": _with_lengths}),
     ),
     meaning="Every hash function in use has digests of one length (16 or 32 bytes), for which T22.coarse holds. A "
     "hasher of one's own must have one length, too.",
@@ -243,6 +243,20 @@ T22_COVER = Theorem(
 )
 
 
+T22_LAST = Theorem(
+    id="T22.last",
+    sentence="Item i of the coarser view is the hash that ends where block i ends.",
+    variables=_COVER,
+    assume=lambda v: [v.i >= 0, v.scale >= 1, v.fine >= 1, v.known >= v.i * v.scale + v.scale],
+    claim=lambda f, v: f.last_covered(v.i, v.scale, v.fine, v.known) + 1 == (v.i + 1) * v.scale,
+    controls=(
+        NegativeControl("the first hash names it", {"last_covered": lambda i, scale, fine, known: i * scale}),
+        NegativeControl("it is the hash behind", {"last_covered": lambda i, scale, fine, known: (i + 1) * scale}),
+    ),
+    meaning="A hash names all tokens before its end (T22.chain): the last one of a block is a name of all of it.",
+)
+
+
 T22_BEYOND = Theorem(
     id="T22.beyond",
     sentence="The coarser view has no item behind its last full one.",
@@ -255,9 +269,9 @@ T22_BEYOND = Theorem(
         v.known >= 0,
         v.known < v.i * v.scale + v.scale,
     ],
-    claim=lambda f, v: refuses(IndexError, lambda: f.covered(v.i, v.scale, v.fine, v.known)),
+    claim=lambda f, v: refuses(IndexError, lambda: f.item(v.i, v.scale, v.fine, v.known)),
     unroll=SCALE,
-    controls=(NegativeControl("what there is counts as a block", {"covered": _wrong_cover(0, 0)}),),
+    controls=(NegativeControl("what there is counts as a block", {"item": _wrong_cover(0, 0)}),),
     bounded=f"as T22.cover: up to {SCALE} small blocks in a coarser one",
     refuted_on={
         "vllm==0.23.0": "where a list raises, the view gives a shorter hash, or an empty one: the hash of a block that "
@@ -329,6 +343,7 @@ THEOREMS = (
     T22_STEP,
     T22_MIXED,
     T22_COVER,
+    T22_LAST,
     T22_BEYOND,
     T22_CHAIN,
 )

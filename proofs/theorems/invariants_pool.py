@@ -14,13 +14,27 @@ import z3
 
 from ..claims import FailedError, refuses
 from ..heap_theorem import HeapTheorem
-from ..invariants.induction import Batch, Loop, Operation, States, claim
+from ..invariants.induction import Batch, HalfwayError, Loop, Operation, States, claim, each_round
 from ..invariants.listings import ANY_BLOCK, Gathered, Listing
 from ..invariants.pool_parts import Fields
 from ..invariants.rounds import without_filters
 from ..invariants.small_pools import PoolState, batches, everywhere, real_pool, require
-from ..invariants.start import BATCH, PARTS, Start, expected, is_symbolic, own_code, parts_of, plain_part, wrong
-from ..symbolic import SymbolicBool, running, term
+from ..invariants.start import (
+    BATCH,
+    PARTS,
+    Start,
+    around,
+    expected,
+    is_around,
+    is_symbolic,
+    own_code,
+    parts_of,
+    plain_part,
+    wrong,
+    wrong_around,
+)
+from ..symbolic import Condition, SymbolicBool, running, term
+from ..symbolic_bytes import globals_of, seeing
 
 # `free_blocks`.
 
@@ -31,6 +45,8 @@ def _freed(f: Any, v: Any) -> Any:
         return everywhere(f, lambda state: _free_small(f, give_back, state))
     start = Start(f, v)
     batch = start.batch(v.m)
+    if is_around(f, "free_blocks"):
+        return _sorted(f, start, batch, v.front)
     count, free, named, _, shared = start.fields
     tally = start.tally(batch, lambda x, i: count(x) - batch.times(x, i))
     given: list[Any] = []
@@ -75,14 +91,40 @@ def _freed(f: Any, v: Any) -> Any:
     return [through, *claim(operation, plain_part(v.part), v.i)]
 
 
+def _sorted(f: Any, start: Start, batch: Batch, front: Any) -> list[Condition]:
+    """By the rule of today: all is given back at once, or in two parts if each block is held as often as it stands
+    there, so that neither part is refused. A name decides to which end a block goes."""
+    given: list[tuple[Any, Any]] = []
+    asked, pool, x, named = list[Any](), start.moment.pool, ANY_BLOCK, start.fields.named
+    times = batch.times(x, batch.length)
+    enough = times <= start.fields.count(x)
+
+    def are_held(blocks: Any) -> SymbolicBool:
+        held = z3.Bool("held")
+        asked.append(blocks)
+        running().assume(z3.Implies(z3.And(held, start.holds(x), blocks.holds(x)), enough))
+        return SymbolicBool(held)
+
+    pool._are_held = are_held
+    pool._give_back = lambda *arguments: given.append(arguments)
+    without_filters(around(f, "free_blocks"))(pool, batch, front)
+    inside = z3.And(start.holds(x), times >= 1)
+    parts = sum([z3.If(blocks.holds(x), 1, 0) for blocks, _ in given], z3.IntVal(0))
+    claims = [z3.Implies(inside, parts == 1), z3.Implies(z3.And(inside, len(given) > 1), enough)]
+    if not asked or len(given) > 1:  # else it is refused
+        claims += [z3.Implies(z3.And(inside, one.holds(x)), term(end) == z3.Not(named(x))) for one, end in given]
+    return [SymbolicBool(claim) for claim in claims]
+
+
 def _free_small(f: Any, give_back: Any, state: PoolState) -> None:
+    ways = [give_back, *filter(None, [around(f, "free_blocks")])]
     for ids in batches(len(state.counts) - 1, 3):
         after = expected(state.counts, ids, -1)
         refused = min(after[1:], default=0) < 0
-        for front in (False, True):
+        for way, front in product(ways, (False, True)):
             pool = real_pool(f, state)
-            what = f"free_blocks({list(ids)}, {front}) in {state}"
-            if refuses(ValueError, partial(give_back, pool, [pool.blocks[block] for block in ids], front)) != refused:
+            what = f"{way.__name__}({list(ids)}, {front}) in {state}"
+            if refuses(ValueError, partial(way, pool, [pool.blocks[block] for block in ids], front)) != refused:
                 raise FailedError(f"{what} should {'' if refused else 'not '}be refused")
             require(pool, state.counts if refused else after, state.named, what)
 
@@ -103,6 +145,12 @@ FREE = HeapTheorem(
         wrong("_give_back", "nothing is undone", "earlier.state = earlier.ref_cnt + 1", "pass"),
         wrong("_give_back", "the front is forgotten", "self.free_block_queue.prepend_n(freed)", "pass"),
         wrong("_give_back", "blocks with two holders are not counted", "unshared += state == 2", "unshared += 0"),
+        wrong_around(
+            "free_blocks",
+            "blocks without a name are kept",
+            "self._give_back(others, True)",
+            "self._give_back([], True)",
+        ),
     ),
 )
 
@@ -209,6 +257,7 @@ def _taken(f: Any, v: Any) -> Any:
     if not is_symbolic(v):
         return everywhere(f, lambda state: _take_small(f, get_new_blocks, state))
     start = Start(f, v, v.caching)
+    is_outside = is_around(f, "get_new_blocks")
     order, k = start.moment.order, term(v.k)
     running().assume(k <= order.length)
     front = Listing(k, order.at, order.place)
@@ -234,16 +283,52 @@ def _taken(f: Any, v: Any) -> Any:
     def right(value: Any) -> Any:
         return isinstance(value, Listing) and value.at is order.at and SymbolicBool(value.length == k)
 
+    if is_outside:
+        one_by_one = partial(_one_by_one, start, done, left)
+        return _taken_by_name(f, start, v.k, (handed(k), one_by_one), right)
     loops = (Loop(v.k, handed, front), Loop(0, lambda t: handed(k), front))  # metrics are off
     operation = Operation(get_new_blocks, start.moment, (v.k,), loops, handed(k), right)
     return claim(operation, plain_part(v.part), v.i)
 
 
+def _one_by_one(start: Start, done: Callable[[Any, Any], Any], left: Callable[[Any], Any], t: Any) -> Fields:
+    """After `t` rounds the first `t` are held, and have no identity."""
+    count, _, named, _, shared = start.fields
+    held = lambda x: z3.If(done(x, t), z3.IntVal(1), count(x))  # noqa: E731
+    return Fields(held, left, lambda x: z3.And(named(x), z3.Not(done(x, t))), None, shared)
+
+
+def _taken_by_name(
+    f: Any, start: Start, k: Any, ends: tuple[Fields, Callable[[Any], Fields]], right: Callable[[Any], Any]
+) -> list[Condition]:
+    """By the rule of today: few are told one by one, many at once, none and what is refused as before, and one as
+    S1.short says."""
+    moment, (end, after) = start.moment, ends
+    moment.rounds = lambda row: each_round(moment, row.length, after, lambda j: moment.heap.block(row.at(j)))
+    asked: list[tuple[Any, ...]] = []
+
+    def inherited(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return asked
+
+    start.moment.inherited = inherited
+    try:
+        value = without_filters(around(f, "get_new_blocks"))(start.moment.pool, k)
+    except HalfwayError as halfway:
+        return halfway.claims
+    if not asked:
+        return [right(value), *start.moment.shows(end), start.moment.counts_right()]
+    one = asked == [("get_new_block",)] and value == [asked] and k == 1
+    return [one or (asked == [("get_new_blocks", k)] and value is asked), *start.moment.shows(start.fields)]
+
+
 def _take_small(f: Any, get_new_blocks: Any, state: PoolState) -> None:
-    for k in range(state.counts[1:].count(0) + 1):
+    ways = [get_new_blocks, around(f, "get_new_blocks")]
+    for k, way in product(range(state.counts[1:].count(0) + 1), filter(None, ways)):
         pool = real_pool(f, state)
         front = pool.free_block_queue.get_all_free_blocks()[:k]
-        taken = get_new_blocks(pool, k)
+        with seeing(globals_of(way), {"FEW": 1} if way is not get_new_blocks else {}):  # one, or many
+            taken = way(pool, k)
         what = f"get_new_blocks({k}) in {state}"
         if list(taken) != front:
             raise FailedError(f"{what}: {taken}, not the front {front}")
@@ -268,6 +353,7 @@ TAKE = HeapTheorem(
             "self.cached_block_hash_to_block.forget_all(blocks)",
             "pass",
         ),
+        wrong_around("get_new_blocks", "of many the map goes on to find some", "known.forget_all(blocks)", "pass"),
     ),
 )
 
@@ -281,6 +367,8 @@ def _evicted(f: Any, v: Any) -> Any:
         return everywhere(f, lambda state: _evict_small(f, evict_blocks, state))
     start = Start(f, v)
     batch = Batch(v.m, v.size, ids=True)
+    if is_around(f, "evict_blocks"):
+        return _evicted_awake(f, start, batch)
     count, free, named, _, shared = start.fields
 
     def forgotten(i: Any) -> Fields:
@@ -292,10 +380,44 @@ def _evicted(f: Any, v: Any) -> Any:
     )
 
 
+def _evicted_awake(f: Any, start: Start, batch: Batch) -> list[Condition]:
+    """By the rule of today: without the blocks that need not exist, of which none has an identity."""
+    asleep, slept, asked = z3.Function("asleep", z3.IntSort(), z3.BoolSort()), z3.Bool("slept"), list[Any]()
+    pool, made, x = start.moment.pool, start.moment.own, ANY_BLOCK
+    start.also.append(lambda x: z3.Implies(asleep(x), z3.And(slept, start.holds(x), z3.Not(start.fields.named(x)))))
+    start.moment.heap.meet(x)
+    pool._slept, pool._made = SymbolicBool(slept), _Asleep(made, asleep)
+    start.moment.inherited = lambda *arguments: asked.append(arguments)
+    value = without_filters(around(f, "evict_blocks"))(pool, batch)
+    ((name, left),) = asked
+    stays, exists = left.holds(x), z3.And(x >= 0, x < start.made)
+    kept = z3.Implies(z3.And(batch.holds(x), start.fields.named(x)), stays)
+    found = z3.Implies(z3.And(stays, exists), z3.Not(asleep(x)))
+    strangers = z3.Implies(z3.And(batch.holds(x), z3.Not(exists)), stays)
+    right = [value is None, name == "evict_blocks", left.whole is batch]
+    return [*right, *map(SymbolicBool, (kept, found, strangers)), *start.moment.shows(start.fields)]
+
+
+class _Asleep:
+    """The blocks by id, some of which do not exist again."""
+
+    def __init__(self, own: Any, asleep: Callable[[Any], Any]) -> None:
+        self._own, self._asleep = own, asleep
+
+    def symbolic_len(self) -> Any:
+        """How many have existed."""
+        return self._own.symbolic_len()
+
+    def __getitem__(self, i: Any) -> Any:
+        return None if running().decide(self._asleep(term(i))) else self._own[i]
+
+
 def _evict_small(f: Any, evict_blocks: Any, state: PoolState) -> None:
-    for ids in batches(len(state.counts) - 1):
+    ways = [evict_blocks, around(f, "evict_blocks")]
+    for ids, way in product(batches(len(state.counts) - 1), filter(None, ways)):
         pool = real_pool(f, state)
-        evict_blocks(pool, ids)
+        pool._slept = True  # where it counts: as after a reset
+        way(pool, ids)
         named = [name and block not in ids for block, name in enumerate(state.named)]
         require(pool, state.counts, named, f"evict_blocks({list(ids)}) in {state}")
 
@@ -314,6 +436,12 @@ EVICT = HeapTheorem(
             "the map goes on to find them",
             "self._forget_identity(self._made[block_id])",
             "self._made[block_id].reset_hash()",
+        ),
+        wrong_around(
+            "evict_blocks",
+            "after a reset, what exists is left out",
+            "ids, made = list(block_ids), self._made",
+            "ids, made = [i for i in block_ids if not self._slept], self._made",
         ),
     ),
 )

@@ -129,13 +129,17 @@ def _freed(entries: Callable[[Any], list[Entry]]) -> Callable[[Any, Any], Any]:
         blocks = _batch(scene, entries(v))
         counts = {id(block): c for block, (_, c) in zip(blocks, entries(v), strict=True)}
         f.free_blocks(scene.pool, blocks, v.front)
-        queued, changes = [], []
+        last: list[Any] = []
+        first: list[Any] = []
+        changes = []
         for block, times in _different(blocks).values():
             if block is not scene.pool.null_block:
                 changes.append((block, -times))
                 if counts[id(block)] == times:
-                    queued.append(block)
-        return scene.accounts(scene.order.inserted(0 if v.front else v.n, queued), changes)
+                    # By the rule of today a name decides.
+                    to_front = scene.nameless(block) if hasattr(scene.pool, "release_by_names") else v.front
+                    (first if to_front else last).append(block)
+        return scene.accounts(scene.order.inserted(v.n, last).inserted(0, first), changes)
 
     return claim
 

@@ -7,9 +7,11 @@ the queue, and how many blocks have several holders.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 from types import SimpleNamespace
 from typing import Any, TypeAlias
+from unittest.mock import patch
 
 from ..coverage import Watched
 from ..exhaustion import Trial, TriedStatement, Wrong
@@ -20,6 +22,8 @@ from ..theorem import Subject, UnavailableError
 from ..wrong_code import changed
 
 _BLOCKS, _LONGEST = 3, 2
+_FOLDED = 0
+"""A group whose runs the core of today folds; blocks with an identity are of another one."""
 Pair: TypeAlias = tuple[str, Callable[[Any], Any], Callable[[Any], Any]]
 """What is done, the short way and the long one; a short one that gives False must have changed nothing."""
 
@@ -31,6 +35,11 @@ def _pool(kinds: SimpleNamespace, state: PoolState, alone: bool) -> Any:
         for block in pool.free_block_queue.popleft_n(pool.free_block_queue.num_free_blocks)[::-1]:
             pool.free_block_queue.prepend_n([block])
     return pool
+
+
+def _long(pool: Any, name: str, *given: Any) -> Any:
+    """Do something the long way: as the first of the classes of which the pool is has it."""
+    return [vars(kind)[name] for kind in type(pool).__mro__ if name in vars(kind)][-1](pool, *given)
 
 
 def _shown(pool: Any) -> Any:
@@ -47,7 +56,7 @@ def _touching(ids: Sequence[int], kind: type[Any]) -> Pair:
     return (
         f"touch {list(ids)}, handed over as a {kind.__name__}",
         lambda pool: pool._touch_many(kind(pool.blocks[i] for i in ids)),
-        lambda pool: pool.touch([pool.blocks[i] for i in ids]),
+        lambda pool: _long(pool, "touch", [pool.blocks[i] for i in ids]),
     )
 
 
@@ -73,8 +82,66 @@ def _registering(i: int, group: int) -> Pair:
     return (
         f"register {i} in group {group}",
         lambda pool: pool.cache_full_block(request, [None, pool.blocks[i]], 1, 1, group),
-        lambda pool: pool.cache_full_blocks(request, [pool.null_block, pool.blocks[i]], 1, 2, 1, group, None),
+        lambda pool: _long(pool, "cache_full_blocks", request, [pool.null_block, pool.blocks[i]], 1, 2, 1, group, None),
     )
+
+
+def _registering_row(ids: Sequence[int], before: Sequence[int], together: bool) -> Pair:
+    """By the rule of today, where runs are folded: different blocks, whose hashes others may have had before."""
+    request = SimpleNamespace(request_id="request", block_hashes=[bytes([i] * 32) for i in range(1, _BLOCKS + 1)])
+
+    def long(pool: Any, row: Sequence[int] = ids) -> Any:
+        table = [pool.blocks[i] for i in row]
+        _long(pool, "cache_full_blocks", request, table, 0, len(row), 1, _FOLDED, None)
+        return [
+            [block.block_id for block in pool.cached_block_hash_to_block.blocks_in(_FOLDED, one)]
+            for one in request.block_hashes
+        ]
+
+    def short(pool: Any) -> Any:
+        long(pool, before)
+        table = [pool.blocks[i] for i in ids]
+        if together:
+            pool.cache_row(request, table, 0, len(ids), 1, _FOLDED)
+        for i in range(0 if together else len(ids)):
+            pool.cache_full_block(request, table, i, 1, _FOLDED)
+        return long(pool, ())
+
+    what = f"register the row {list(ids)} behind {list(before)}, {'together' if together else 'one by one'}"
+    return what, short, lambda pool: (long(pool, before), long(pool))[1]
+
+
+def _giving_back_by_names(ids: Sequence[int], trusting: bool) -> Pair:
+    def long(pool: Any) -> None:
+        for named in (True, False):
+            pool._give_back([pool.blocks[i] for i in ids if (pool.blocks[i].content is not None) == named], not named)
+
+    def short(pool: Any) -> None:
+        pool._trusting = trusting
+        pool.release_by_names([pool.blocks[i] for i in ids])
+
+    return f"give back {list(ids)} by their names{'' if trusting else ', after somebody else'}", short, long
+
+
+def _asking(ids: Sequence[int]) -> Pair:
+    return (
+        f"ask whether {list(ids)} are held",
+        lambda pool: str(pool._are_held([pool.blocks[i] for i in ids])),
+        lambda pool: str(all(ids.count(i) <= pool.blocks[i].ref_cnt for i in ids)),
+    )
+
+
+def _ways_of_today(state: PoolState) -> Iterator[Pair]:
+    """What the pool of today has besides."""
+    own = range(1, len(state.counts))
+    for size in own:
+        for ids in permutations(own, size):
+            if all(state.counts[i] for i in ids):
+                yield from (_giving_back_by_names(ids, trusting) for trusting in (True, False))
+            if not any(state.named[i] for i in ids):
+                cut = range(max(1, size - _LONGEST), size + 1)
+                yield from (_registering_row(ids[:n], ids[n:], together) for n in cut for together in (True, False))
+    yield from (_asking(ids) for ids in batches(len(own), _LONGEST))
 
 
 def _ways(state: PoolState, hit_kind: Any) -> Iterator[Pair]:
@@ -82,7 +149,11 @@ def _ways(state: PoolState, hit_kind: Any) -> Iterator[Pair]:
     yield from (_touching(ids, list) for ids in batches(len(own), _LONGEST) if ids)
     yield from (_touching(ids, hit_kind) for size in own for ids in permutations(own, size))
     if 0 in state.counts[1:]:
-        yield "take one", lambda pool: pool.get_new_block().block_id, lambda pool: pool.get_new_blocks(1)[0].block_id
+        yield (
+            "take one",
+            lambda pool: pool.get_new_block().block_id,
+            lambda pool: _long(pool, "get_new_blocks", 1)[0].block_id,
+        )
     held = [i for i in own if state.counts[i]]
     for size in range(1, len(held) + 1):
         yield from (_letting_go(ids, front) for ids in permutations(held, size) for front in (False, True))
@@ -93,14 +164,22 @@ def _ways(state: PoolState, hit_kind: Any) -> Iterator[Pair]:
             yield from (_registering(i, group) for group in own)
 
 
+def _folding(kind: Any, *given: Any) -> Any:
+    pool = kind(*given)
+    pool.fold([_FOLDED])
+    return pool
+
+
 def tried(kinds: SimpleNamespace) -> tuple[Evidence, str]:
     """The cases that were tried, and what is wrong in the last; nothing if all are right."""
     cases, hit_kind = Evidence(), globals_of(kinds.pool_kind.touch)["Hit"]
+    if today := hasattr(kinds.pool_kind, "release_by_names"):
+        kinds = SimpleNamespace(**{**vars(kinds), "pool_kind": partial(_folding, kinds.pool_kind)})
     for state in states(_BLOCKS):
         if state.counts[0]:
             continue
         for alone in (False, True):
-            for what, short, long in _ways(state, hit_kind):
+            for what, short, long in (*_ways(state, hit_kind), *(_ways_of_today(state) if today else ())):
                 one, other = _pool(kinds, state, alone), _pool(kinds, state, alone)
                 before = _shown(other)
                 try:
@@ -148,6 +227,28 @@ _WRONG: tuple[Wrong, ...] = (
 )
 
 
+_WRONG_TODAY: tuple[Wrong, ...] = (
+    ("of a hit that is held nothing is counted", "_touch_many", "self._num_shared += n if state == 1 else 0", "pass"),
+    ("the queue is not told of a hit", "_touch_many", "queue.lose(state, n)", "pass"),
+    ("what has no name goes to the back", "release_by_names", "queue.prepend_n(others)", "queue.append_n(others)"),
+    ("of a table whose middle others hold all stays", "_let_go_shared", "if state == 1:", "if False:"),
+    ("what others hold of a table keeps its references", "_let_go_shared", "block.state = less", "pass"),
+    (
+        "a block counts once",
+        "_are_held",
+        "counts[block.block_id] = counts.get(block.block_id, 0) + 1",
+        "counts[block.block_id] = 1",
+    ),
+    ("a run goes on without its block", "cache_full_block", "run.blocks.append(block)", "pass"),
+    (
+        "what is refused keeps its names",
+        "cache_row",
+        "if len(contents) < end - first or not known.register_new(group_id, contents, blocks, row):",
+        "if len(contents) < end - first and not known.register_new(group_id, contents, blocks, row):",
+    ),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShortWays(TriedStatement):
     """That the short ways of a pool do what its long ways do."""
@@ -166,20 +267,28 @@ class ShortWays(TriedStatement):
         with watched:
             return Trial(*tried(parts))
 
+    def refutations(self, parts: SimpleNamespace) -> Iterator[tuple[str, bool]]:
+        """Those of the pool of today, too, if it is that."""
+        more = _WRONG_TODAY if hasattr(parts.pool_kind, "release_by_names") else ()
+        return ((what, self.is_refuted(parts, *change)) for what, *change in (*_WRONG, *more))
+
     def is_refuted(self, parts: SimpleNamespace, name: str, line: str, instead: str) -> bool:
-        """Of a method of the pool."""
-        try:
-            wrong = changed(getattr(parts.pool_kind, name), line, instead)
-        except (ValueError, AttributeError):
-            return False
-        kind = type(parts.pool_kind.__name__, (parts.pool_kind,), {name: wrong})
-        return bool(tried(SimpleNamespace(**{**vars(parts), "pool_kind": kind}))[1])
+        """Of a method of the pool, or of the pool under it to which it leaves the rest."""
+        for kind in parts.pool_kind.__mro__:
+            try:
+                wrong = changed(vars(kind)[name], line, instead)
+            except (ValueError, KeyError):
+                continue
+            with patch.object(kind, name, wrong):
+                return bool(tried(parts)[1])
+        return False
 
 
 SHORT = ShortWays(
     id="S1.short",
     sentence="Touching blocks all together, taking one, giving back one or what is held, and registering one do what "
-    "touching, taking, giving back and registering do, or change nothing and say so.",
+    "touching, taking, giving back and registering do, or change nothing and say so. By the rule of today so do "
+    "giving back by names, registering a row in folded runs, and asking whether blocks are held.",
     bounded=f"all states of pools of {_BLOCKS} blocks with up to 2 references each, named or not, free ones in one "
     f"batch or each in its own; batches of up to {_LONGEST} entries, and hits of up to {_BLOCKS} different blocks. "
     "Of larger pools lockstep compares every operation",

@@ -1,6 +1,7 @@
 """The pool at any moment: functions cut and put together, contracts and the real objects, facts that can be true."""
 
 import random
+from functools import partial
 from itertools import permutations, product
 from types import FunctionType, SimpleNamespace
 from typing import Any, cast
@@ -10,6 +11,8 @@ import z3
 from blockproof.impl import BlockPool, FreeKVCacheBlockQueue, KVCacheBlock
 from blockproof.impl.hashing.block_hash import BlockHash, BlockHashWithGroupId
 from blockproof.impl.pool.hash_map import BlockHashToBlockMap
+from blockproof.impl.today.asleep import SleepyQueue
+from blockproof.impl.today.block_pool import TodayPool
 from blockproof.proofs import roles
 from blockproof.proofs.heap_theorem import HeapRun
 from blockproof.proofs.invariants.induction import Different, States
@@ -27,6 +30,17 @@ class Names:
     """The roles that a small pool asks for."""
 
     block_kind, queue_kind, pool_kind = KVCacheBlock, FreeKVCacheBlockQueue, BlockPool
+
+
+class NamesOfToday:
+    """The same by the rule of today."""
+
+    block_kind, queue_kind, pool_kind = KVCacheBlock, SleepyQueue, TodayPool
+
+
+def inherited(pool, name, *given):
+    """What the pool under that of today does."""
+    return getattr(BlockPool, name)(pool, *given)
 
 
 def shown(pool):
@@ -80,6 +94,35 @@ def test_giving_a_table_back_is_the_same_with_its_comprehensions_taken_out():
                     ended.append(outcome(call, pool, [pool.blocks[i] for i in ids], front))
                 assert ended[0] == ended[1]
                 assert shown(pools[0]) == shown(pools[1])
+
+
+@pytest.mark.parametrize("method", ["free_blocks", "get_new_blocks", "evict_blocks", "reset_prefix_cache"])
+def test_what_the_pool_of_today_puts_around_a_method_is_the_same_without_its_comprehensions(method):
+    around = vars(TodayPool)[method]
+    again, given = without_filters(around), GIVEN["touch" if method == "free_blocks" else method]
+    for state in random.Random(7).sample(list(states(3)), 60):
+        for ids in random.Random(8).sample(list(batches(3, 3)), 12):
+            whole, other = real_pool(NamesOfToday, state), real_pool(NamesOfToday, state)
+            other._inherited = partial(inherited, other)
+            assert outcome(again, other, *given(other, ids)) == outcome(around, whole, *given(whole, ids))
+            assert shown(whole) == shown(other)
+
+
+@pytest.mark.parametrize("mask", [None, [True, False]])
+def test_registering_over_names_of_parts_put_together_again_is_that(mask):
+    around = vars(TodayPool)["cache_full_blocks"]
+    cut = parts(around)
+    for first, covers in product(range(2), range(3)):
+        pools = [real_pool(NamesOfToday, PoolState((1, 1, 1, 0), (False,) * 4, backwards=False)) for _ in range(2)]
+        ended = []
+        for pool, call in zip(pools, (around, cut.whole), strict=True):
+            pool._inherited = partial(inherited, pool)
+            pool.add_name(pool.blocks[1], 0, BlockHash(key(99)), covers)
+            request = invariants_names.FakeRequest([key(100), key(101)])
+            table = [pool.blocks[1], pool.blocks[2]]
+            ended.append(outcome(call, pool, request, table, first, 2, 1, 0, mask and mask[first:]))
+        assert ended[0] == ended[1]
+        assert shown(pools[0]) == shown(pools[1])
 
 
 @pytest.mark.parametrize("wanted", [None, *product((False, True), repeat=3)])

@@ -16,6 +16,7 @@ from blockproof.proofs.theorems import (
     FAMILIES,
     THEOREMS,
     extra_keys,
+    folded,
     free_queue,
     free_queue_any,
     horizons,
@@ -40,8 +41,11 @@ SETTLED = "BLOCKPROOF_THEOREMS_SETTLED"
 """Set by .ci/run, where `blockproof prove --check` has settled all theorems: what is slow is left out."""
 NOT_OF_IMPL = {"T12.rounded", "T17.down", "T17.up"}
 NOT_OF_IMPL |= {theorem.id for theorem in (*invariants.THEOREMS, *free_queue_any.THEOREMS)}
-"""Functions that our core has no counterpart of: it writes them out where it needs them, and its queue has no links."""
+NOT_OF_IMPL |= {"T8.folded", "T22.last"}
+"""Functions that our core has no counterpart of: it writes them out where it needs them, its queue has no links, and
+its names and its map are those of the older rule."""
 _NOT_OF_MODEL = (
+    folded,
     free_queue,
     free_queue_any,
     horizons,
