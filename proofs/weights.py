@@ -7,11 +7,11 @@ USUAL_S = 1.0
 
 _BY_SECONDS: Mapping[float, str] = {
     12.0: "T10.chunked T10.sparse.chunked T16.chunked",
-    8.0: "T16.overcommit S1.free",
+    8.0: "T16.overcommit S1.free S1.short S4.register T8.folded",
     4.0: "T6.gap T7.running.align T15 T25.append_n T25.prepend_n",
-    3.4: "T8.runs S1.short",
+    3.4: "T8.runs",
     3.0: "T3.nulled.sliding T7.sliding T26.free T26.free.different T26.take T26.touch "
-    "S1.inductive S2.inductive S4.inductive S5.inductive S6.inductive S4.register",
+    "S1.inductive S2.inductive S4.inductive S5.inductive S6.inductive",
     2.5: "T7.chunked",
     5.0: "T10 T10.sparse T11",
     2.2: "T8.hit T9.hit T9.chunked S1.touch",

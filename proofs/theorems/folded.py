@@ -170,7 +170,7 @@ class _World:
         return repr((carried, runs, sorted(self.names.items()), tables, folds.orphans, _GROUP in self.map.groups))
 
 
-def tried_at_low_limits(pool_kind: Any) -> tuple[Evidence, str]:
+def tried_at_low_limits(pool_kind: Any, steps: int = _STEPS) -> tuple[Evidence, str]:
     """The same where two blocks are worth a run, and one that leaves is worth a look."""
     several = globals_of(pool_kind.fold)["SeveralNames"]
     with ExitStack() as low:
@@ -184,14 +184,14 @@ def tried_at_low_limits(pool_kind: Any) -> tuple[Evidence, str]:
                     f"the limit {', '.join(limit)} has another name: what is as small as this does not reach it",
                 )
             low.enter_context(seeing(names, limit))
-        return tried(pool_kind)
+        return tried(pool_kind, steps)
 
 
-def tried(pool_kind: Any) -> tuple[Evidence, str]:
+def tried(pool_kind: Any, steps: int) -> tuple[Evidence, str]:
     """The histories that were tried, and what is wrong after the last; nothing if all are right."""
     cases, seen = Evidence(), set[str]()
     level: list[tuple[Step, ...]] = [()]
-    for _ in range(_STEPS):
+    for _ in range(steps):
         ahead = []
         for history in level:
             for step in list(_after(pool_kind, history).steps()):
@@ -262,9 +262,10 @@ class Folded(TriedStatement):
         return pool_kind
 
     def tried(self, parts: Any, watched: Watched) -> Trial:
-        """Every history of the scope."""
+        """Every history of the scope; shorter ones come to all functions."""
         with watched:
-            return Trial(*tried_at_low_limits(parts))
+            tried_at_low_limits(parts, _STEPS - 1)
+        return Trial(*tried_at_low_limits(parts))
 
     def is_refuted(self, parts: Any, name: str, line: str, instead: str) -> bool:
         """Of a method of the map, or a function beside it."""

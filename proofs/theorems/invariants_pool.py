@@ -283,19 +283,15 @@ def _taken(f: Any, v: Any) -> Any:
     def right(value: Any) -> Any:
         return isinstance(value, Listing) and value.at is order.at and SymbolicBool(value.length == k)
 
+    def one_by_one(t: Any) -> Fields:
+        """After `t` rounds the first `t` are held, and have no identity."""
+        return Fields(handed(t).count, left, lambda x: z3.And(named(x), z3.Not(done(x, t))), None, shared)
+
     if is_outside:
-        one_by_one = partial(_one_by_one, start, done, left)
         return _taken_by_name(f, start, v.k, (handed(k), one_by_one), right)
     loops = (Loop(v.k, handed, front), Loop(0, lambda t: handed(k), front))  # metrics are off
     operation = Operation(get_new_blocks, start.moment, (v.k,), loops, handed(k), right)
     return claim(operation, plain_part(v.part), v.i)
-
-
-def _one_by_one(start: Start, done: Callable[[Any, Any], Any], left: Callable[[Any], Any], t: Any) -> Fields:
-    """After `t` rounds the first `t` are held, and have no identity."""
-    count, _, named, _, shared = start.fields
-    held = lambda x: z3.If(done(x, t), z3.IntVal(1), count(x))  # noqa: E731
-    return Fields(held, left, lambda x: z3.And(named(x), z3.Not(done(x, t))), None, shared)
 
 
 def _taken_by_name(
@@ -323,11 +319,12 @@ def _taken_by_name(
 
 
 def _take_small(f: Any, get_new_blocks: Any, state: PoolState) -> None:
-    ways = [get_new_blocks, around(f, "get_new_blocks")]
-    for k, way in product(range(state.counts[1:].count(0) + 1), filter(None, ways)):
+    own, most = around(f, "get_new_blocks"), state.counts[1:].count(0)
+    ways: list[Any] = [(get_new_blocks, {}), *((own, few) for few in ({}, {"FEW": 1}) if own)]
+    for k, (way, few) in product(range(most + 1), ways):
         pool = real_pool(f, state)
         front = pool.free_block_queue.get_all_free_blocks()[:k]
-        with seeing(globals_of(way), {"FEW": 1} if way is not get_new_blocks else {}):  # one, or many
+        with seeing(globals_of(way), few):
             taken = way(pool, k)
         what = f"get_new_blocks({k}) in {state}"
         if list(taken) != front:
@@ -353,6 +350,7 @@ TAKE = HeapTheorem(
             "self.cached_block_hash_to_block.forget_all(blocks)",
             "pass",
         ),
+        wrong_around("get_new_blocks", "of few the map goes on to find some", "known.forget(block)", "pass"),
         wrong_around("get_new_blocks", "of many the map goes on to find some", "known.forget_all(blocks)", "pass"),
     ),
 )

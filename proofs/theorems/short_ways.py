@@ -170,18 +170,18 @@ def _folding(kind: Any, *given: Any) -> Any:
     return pool
 
 
-def tried(kinds: SimpleNamespace) -> tuple[Evidence, str]:
+def tried(kinds: SimpleNamespace, blocks: int = _BLOCKS) -> tuple[Evidence, str]:
     """The cases that were tried, and what is wrong in the last; nothing if all are right."""
     cases, hit_kind = Evidence(), globals_of(kinds.pool_kind.touch)["Hit"]
     if today := hasattr(kinds.pool_kind, "release_by_names"):
         kinds = SimpleNamespace(**{**vars(kinds), "pool_kind": partial(_folding, kinds.pool_kind)})
-    for state in states(_BLOCKS):
+    for state in states(blocks):
         if state.counts[0]:
             continue
         for alone in (False, True):
+            before = _shown(_pool(kinds, state, alone))
             for what, short, long in (*_ways(state, hit_kind), *(_ways_of_today(state) if today else ())):
                 one, other = _pool(kinds, state, alone), _pool(kinds, state, alone)
-                before = _shown(other)
                 try:
                     first, second = short(one), long(other)
                 except Exception as error:
@@ -263,9 +263,10 @@ class ShortWays(TriedStatement):
         return kinds
 
     def tried(self, parts: SimpleNamespace, watched: Watched) -> Trial:
-        """Each in every state of small pools."""
+        """Each in every state of small pools; those of two blocks come to what they are about."""
         with watched:
-            return Trial(*tried(parts))
+            tried(parts, 2)
+        return Trial(*tried(parts))
 
     def refutations(self, parts: SimpleNamespace) -> Iterator[tuple[str, bool]]:
         """Those of the pool of today, too, if it is that."""

@@ -37,7 +37,20 @@ def test_what_is_of_the_older_rule_says_which_theorem_is_of_this_one(name):
     assert verdict.message.rpartition(": ")[2] != name
 
 
-@pytest.mark.parametrize("name", ["T3.nulled.open", "T3.settled", "T7.align", "T7.fits", "T7.missing", "T13"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "T3.nulled.open",
+        "T3.settled",
+        "T7.align",
+        "T7.fits",
+        "T7.missing",
+        "T10.registers",
+        "T13",
+        "T22.last",
+        "S4.reset",
+    ],
+)
 def test_they_come_to_what_is_declared_and_refute_their_wrong_variants(name):
     verdict = BY_ID[name].settle(roles.subject("impl-today"))
     assert problems([Result(verdict)], DECLARED) == []
