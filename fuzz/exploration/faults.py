@@ -54,6 +54,7 @@ def _wrong_block_shared(expansion: Expansion) -> None:
         wrong = [block for block in others if first is not None and block.block_hash != first.block_hash]
         return original(request, ([wrong[0], *more],) if wrong else hits, *rest)
 
+    without_short_steps(expansion)
     wrap(manager.coordinator, "allocate_new_computed_blocks", attach)
 
 
@@ -126,6 +127,7 @@ def _taken_from_the_back(expansion: Expansion) -> None:
         queue.prepend_n(last)
         return original(n)
 
+    without_short_steps(expansion)
     wrap(pool, "get_new_blocks", get_new_blocks)
 
 
@@ -138,6 +140,7 @@ def _neighbour_evicted(expansion: Expansion) -> None:
         pool.evict_blocks([block.block_id for block in pool.free_block_queue.get_all_free_blocks()[:1]])
         return taken
 
+    without_short_steps(expansion)
     wrap(pool, "get_new_blocks", get_new_blocks)
 
 

@@ -91,6 +91,7 @@ def wrap_giving_back(expansion: Expansion, change: Callable[..., Any]) -> None:
 
 def without_short_steps(expansion: Expansion) -> None:
     """Let every step of our core go the long way, on which it asks what the fault answers."""
+    core_of(expansion)._begins = False
     core_of(expansion).coordinator.steps.note = lambda request, settled: None
 
 

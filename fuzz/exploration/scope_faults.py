@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from .expansion import Expansion
-from .planting import FAULTS, core_of, decide, fault, wrap
+from .planting import FAULTS, core_of, decide, fault, without_short_steps, wrap
 from .scopes import SCOPES
 
 _BEFORE = frozenset(FAULTS)
@@ -79,6 +79,7 @@ def _gate_ignores_reserved(expansion: Expansion) -> None:
 
 @fault("S8", "without a prefix cache blocks are registered all the same", SCOPES["full-uncached"])
 def _registers_without_cache(expansion: Expansion) -> None:
+    without_short_steps(expansion)
     core_of(expansion).enable_caching = True
 
 
