@@ -110,9 +110,9 @@ class KVCacheCoordinator(ABC):
         _validate_retention_interval(self.retention_interval, self.scheduler_block_size, self.kv_cache_config)
 
     def _registers_quietly(self) -> bool:
-        """Whether running requests register every block that is full, and nobody is told, or of one group alone, whose
-        steps take blocks and register some: events then come in this order, too."""
-        alone = len(self.single_type_managers) == 1 and not self.keeping_states
+        """Whether running requests register every block that is full, and nobody is told, or of one group alone that
+        keeps all: events then come in this order, too, and none tells of null blocks."""
+        alone = len(self.single_type_managers) == 1 and not (self.keeping_states or self._skipping_managers)
         return self.retention_interval is None and (alone or not self.block_pool.enable_kv_cache_events)
 
     def running_steps(self, registers_at: int | None) -> RunningSteps:

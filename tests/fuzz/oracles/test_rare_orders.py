@@ -32,6 +32,25 @@ RUNS = {
             Allocate("a", 1),
         ),
     ),
+    # Blocks that a window has left before they were full are told of without a block: a step on the short way left
+    # that out.
+    "an event of null blocks": Trace(
+        Shape(
+            groups=(Group("sliding", 3, window=2),),
+            num_blocks=4,
+            max_model_len=8,
+            hash_block_size=3,
+            scheduler_block_size=3,
+            max_num_batched_tokens=1,
+            events=True,
+        ),
+        (
+            Submit("a", (0, 0, 0)),
+            Allocate("a", 7),
+            Advance("a", (0, 0, 0, 0, 0)),
+            Allocate("a", 1),
+        ),
+    ),
     # What is given up between a prompt and the window while it is loaded is read by nobody: nothing is written there.
     "a gap in what is loaded": Trace(
         Shape(
