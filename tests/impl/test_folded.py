@@ -305,3 +305,44 @@ def test_who_left_a_run_is_known_still_when_more_of_it_goes():
     assert core.admit(core.request("c", other), 33) == 8
     core.manager.check()
     assert core.manager.get_computed_blocks(core.request("d", other))[1] == 40
+
+
+def test_what_stands_behind_a_run_that_was_unfolded_is_found_first():
+    """Another run has left it; it is gone block by block, and its beginning comes again with what the other one has."""
+    known, blocks = FoldingMap([0]), [KVCacheBlock(i) for i in range(10)]
+    one, other = row((1, 1, 1, 1), 4), row((1, 1, 2, 2), 4)
+    known.register(0, one, blocks[:4], (0, None))
+    known.register(0, other[2:], blocks[4:6], (2, blocks[1]))
+    known.forget(blocks[1])
+    known.forget_all([blocks[3], blocks[2], blocks[0]])
+    known.register(0, other, blocks[6:], (0, None))
+    assert known.prefix(0, other, 4) == [*blocks[6:8], *blocks[4:6]]
+    known.check(blocks)
+
+
+def test_a_row_with_a_block_that_has_a_name_is_not_registered_at_all():
+    known, blocks, hashes = FoldingMap([0]), [KVCacheBlock(i) for i in range(3)], row((1,) * 3, 3)
+    known.register(0, row((2,), 1), blocks[2:], (0, None))
+    assert not known.register_new(0, hashes, blocks, (0, None))
+    assert [block.content for block in blocks] == [None, None, *row((2,), 1)]
+    assert not known.folds[0].heads
+    known.check(blocks)
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_who_has_asked_for_the_map_of_a_group_sees_what_is_folded_later(length):
+    known, blocks, hashes = FoldingMap([0]), [KVCacheBlock(i) for i in range(3)], row((1,) * 3, 3)
+    assert known.groups[0] == {}
+    known.register(0, hashes[:length], blocks[:length], (0, None))
+    known.register(0, hashes[length:], blocks[length:], (length, blocks[length - 1]))
+    assert list(known.folds[0].heads) == hashes[:1]
+    assert known.groups[0] == dict(zip(hashes, blocks, strict=True))
+
+
+def test_one_block_behind_the_first_of_a_longer_prompt_leaves_its_run():
+    core = Core(full())
+    core.step(core.request("a", range(13)), 13)
+    other = [*range(4), *range(50, 55)]
+    assert core.admit(core.request("b", other), 5) == 4
+    assert core.manager.get_computed_blocks(core.request("c", other))[1] == 8
+    assert core.manager.get_computed_blocks(core.request("d", range(13)))[1] == 12

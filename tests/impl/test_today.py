@@ -9,6 +9,7 @@ from blockproof import impl
 from blockproof.fuzz.opening.known_deviations import model_for
 from blockproof.impl import today
 from blockproof.impl.hashing.block_hash import BlockHash
+from blockproof.impl.hashing.block_hashing import external_hashes
 from blockproof.impl.today.hashing import LastHashes
 from blockproof.model.features.today import TODAY
 from blockproof.model.ops import Group, Shape
@@ -273,6 +274,9 @@ def test_one_whose_load_has_arrived_waits_for_the_watermark_though_it_needs_no_b
     request.num_computed_tokens = 7
     assert core.manager.allocate_slots(request, 1) is None, "one block is free, two have to stay"
     assert core.manager.allocate_slots(request, 1, has_scheduled_reqs=False) is not None
+    for status in ("WAITING", "WAITING_FOR_REMOTE_KVS", "PREEMPTED"):
+        request.status = today.RequestStatus[status]
+        assert core.manager.allocate_slots(request, 1) is None
     request.status = today.RequestStatus.RUNNING
     assert core.manager.allocate_slots(request, 1) is not None
 
@@ -348,3 +352,40 @@ def test_a_hit_at_the_end_of_a_batch_of_which_others_hold_a_part_is_held_block_b
     held = [block.ref_cnt for block in core.manager.get_blocks("c").blocks[0]]
     assert held == [1] * 4 + [2] * 4 + [1]
     core.pool.check()
+
+
+def test_a_block_of_another_pool_beside_a_named_one_is_refused_with_it():
+    core, other = Core(full()), Core(full())
+    core.step(core.request("a", range(6)), 6)
+    named, (_, strange) = core.pool.blocks[1], other.pool.get_new_blocks(2)
+    with pytest.raises(ValueError, match="is not of this pool"):
+        core.pool.free_blocks([named, strange])
+    assert (named.ref_cnt, strange.ref_cnt) == (1, 1)
+
+
+def test_a_block_is_not_registered_twice():
+    core = Core(full())
+    core.step(request := core.request("a", range(8)), 8)
+    with pytest.raises(AssertionError, match="already carries an identity"):
+        core.pool.cache_full_block(request, core.manager.get_blocks("a").blocks[0], 1, 4, 0)
+
+
+def test_what_a_window_has_left_before_its_tokens_were_known_gets_no_name():
+    core = Core(window(4, 2))
+    core.step(request := core.request("a", range(3)), 8)
+    request.append_output_token_ids([*range(3, 9)])
+    core.step(request, 1)
+    (table,) = core.manager.get_blocks("a").blocks
+    assert [block.is_null for block in table] == [True, False, False]
+    assert [block.content for block in table] == [None, request.block_hashes[1], None]
+
+
+def test_of_a_block_that_somebody_has_taken_out_of_the_map_nobody_is_told_that_it_goes():
+    core = Core(full(), blocks=4, enable_kv_cache_events=True)
+    core.step(request := core.request("a", range(8)), 8)
+    core.manager.free(request)
+    core.manager.take_events()
+    assert core.pool.cached_block_hash_to_block.remove(0, request.block_hashes[0], 1) is not None
+    core.pool.get_new_blocks(3)
+    gone: list[Any] = core.manager.take_events()
+    assert [event.block_hashes for event in gone] == [[one] for one in external_hashes(request.block_hashes[1:])]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from blockproof import impl
 from blockproof.impl import today
+from blockproof.impl.hashing.block_hashing import external_hashes
 from blockproof.impl.today.events import Places, blocks_stored
 from blockproof.model.attention import Step, rules_for
 from blockproof.model.features import checkpoints
@@ -382,3 +383,68 @@ def test_states_that_do_not_move_are_not_held_back_for_drafts():
         shown.append(seen)
     assert shown[0] == shown[1]
     assert shown[0][0][0][0][0] == 0  # the first state is given up by then
+
+
+def test_a_block_in_which_a_hit_has_ended_is_registered_when_it_is_full():
+    core = fine()
+    core.step(core.request("a", range(14)), 12)
+    core.manager.new_step_starts()
+    other = core.request("b", [*range(12), *range(50, 60)])
+    assert core.admit(other, 8) == 12
+    copy = core.manager.get_blocks("b").blocks[0][1]
+    assert core.pool.is_named(copy, (0, other.block_hashes[3]))
+
+
+def test_an_end_that_was_evicted_is_named_again_by_the_next_step():
+    core = fine()
+    core.step(request := core.request("a", range(13)), 13)
+    block = core.manager.get_blocks("a").blocks[0][1]
+    assert core.pool.covers(block, 16) == 12
+    request.append_output_token_ids(1)
+    core.step(request, 1)
+    core.manager.evict_blocks([block.block_id])
+    request.append_output_token_ids(2)
+    core.step(request, 1)
+    assert core.pool.covers(block, 16) == 12
+
+
+def test_who_goes_back_into_its_prompt_names_the_end_of_it_again():
+    """As where a load turns out to have failed: its blocks are evicted, and the request computes them again."""
+    core = fine()
+    core.step(request := core.request("a", range(14)), 14)
+    block = core.manager.get_blocks("a").blocks[0][1]
+    core.manager.evict_blocks([block.block_id])
+    request.num_computed_tokens = 8
+    core.step(request, 2)
+    assert core.pool.covers(block, 16) == 0
+    core.step(request, 4)
+    assert core.pool.covers(block, 16) == 12
+
+
+def test_a_report_of_blocks_with_gaps_names_each_that_is_there():
+    core = Core(full(), enable_kv_cache_events=True)
+    core.step(request := core.request("a", range(16)), 16)
+    core.manager.take_events()
+    row = [*core.manager.get_blocks("a").blocks[0]]
+    row[1] = core.pool.null_block
+    core.manager.coordinator.single_type_managers[0].report(request, row, 16)
+    told: list[Any] = core.manager.take_events()
+    assert [event.block_hashes for event in told] == [external_hashes([request.block_hashes[i] for i in (0, 2, 3)])]
+
+
+def test_who_is_not_looked_up_has_no_place_where_others_part():
+    core = fine()
+    core.step(core.request("a", range(20)), 20)
+    other = core.request("b", range(20), skip_reading_prefix_cache=True)
+    assert core.manager.get_computed_blocks_for_connector(other)[1:] == (0, 0, False)
+    assert core.manager.get_computed_blocks(other)[1:] == (0, 0)
+
+
+def test_a_request_that_comes_again_names_a_junction_at_the_end_of_its_prompt():
+    """A step that ends there is not the one that ends what is prefilled now, and has no checkpoint."""
+    named: dict[str, Any] = {"flagged": True, "enable_mamba_shared_prefix_checkpoint": True}
+    core = Core(full(8), states(8, **CHECKPOINT), unit=4, scheduler=8, blocks=30, retention=0, **named)
+    request = core.request("a", range(20), shared_prefix_boundary=20)
+    request.append_output_token_ids([1, 2])
+    core.step(request, 20)
+    assert _named_states(core, "a") == {2: 20}
