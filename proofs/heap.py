@@ -36,6 +36,8 @@ _SORTS = {
     "is_null": z3.BoolSort(),
     "_block_hash": z3.BoolSort(),  # has it one?
 }
+_OWN_POOL = "pool"
+"""Where a block says whose it is, it is of the pool that asks: None stands for that."""
 
 
 class Identity:
@@ -137,5 +139,11 @@ def _heap_kind(kind: type, fields: tuple[str, ...]) -> type:
     def show(block: Any) -> str:
         return f"block {block.reference}"
 
-    members = {"__slots__": ("heap", "reference"), "__repr__": show, **{field: on_heap(field) for field in fields}}
+    owned: dict[str, Any] = {_OWN_POOL: None} if hasattr(kind, _OWN_POOL) else {}
+    members = {
+        "__slots__": ("heap", "reference"),
+        "__repr__": show,
+        **{field: on_heap(field) for field in fields},
+        **owned,
+    }
     return type(f"Heap{kind.__name__}", (kind,), members)

@@ -81,7 +81,7 @@ class CoreSearch:
         self._cache.become(registered)
         self._seen.asked.clear()
         chain = self._chain[: (limit + 1) // self._hash_block_size]
-        rows, length = self._coordinator.find_longest_cache_hit(chain, limit)
+        rows, length, *_ = self._coordinator.find_longest_cache_hit(chain, limit)
         answer = tuple([tuple([block.block_id for block in row]) for row in rows])
         return Answer(length, answer, tuple(self._seen.asked))
 
@@ -186,11 +186,13 @@ def _spec(group: Group, names: Names, dtype: object) -> Any:
         case "chunked":
             return names("ChunkedLocalAttentionSpec")(**sizes, attention_chunk_size=group.chunk)
         case "mamba":
+            # Releases of today find states in one mode only; which states a hit needs is the same in all.
+            align_alone = hasattr(names("MambaManager"), "supports_fine_grained_hash_lookup")
             return names("MambaSpec")(
                 block_size=group.block_size,
                 shapes=((group.num_heads,),),
                 dtypes=(dtype,),
-                mamba_cache_mode=group.mamba_mode,
+                mamba_cache_mode="align" if align_alone else group.mamba_mode,
                 num_speculative_blocks=group.speculative_blocks,
             )
     raise ValueError(f"no scope has a group of kind {group.kind!r}: use full, mla, sliding, chunked or mamba")

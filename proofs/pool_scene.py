@@ -6,6 +6,7 @@ A block may have an identity, which is registered then. Metrics and events are o
 """
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import z3
@@ -46,6 +47,13 @@ class _Registry:
         return key
 
 
+class _NoMoreNames:
+    """What other names blocks have: none."""
+
+    def pop(self, block_id: Any, default: tuple[()]) -> tuple[()]:
+        return default
+
+
 class SymbolicPool(SymbolicQueue):
     """A scene for a proof. Make it inside the run."""
 
@@ -61,6 +69,9 @@ class SymbolicPool(SymbolicQueue):
             free_block_queue=self.queue,
             null_block=self.heap.block(z3.IntVal(0)),
             cached_block_hash_to_block=_Registry(),
+            cached_block_hashes_by_block=_NoMoreNames(),
+            _reuse_watchers={},
+            hash_block_size=16,
             metrics_collector=None,
             enable_kv_cache_events=False,
         )
@@ -109,6 +120,11 @@ class SymbolicPool(SymbolicQueue):
 
     def _facts_of_spare(self, x: Any) -> list[Any]:
         return [x >= 1, x < self._size]
+
+
+def names_decide(pool_kind: Any) -> bool:
+    """True if `free_blocks` is not told where blocks go: those with a name to the back, if there is caching."""
+    return "prepend" not in signature(pool_kind.free_blocks).parameters
 
 
 def pool_scene(f: Any, n: Any, caching: Any = False) -> Any:

@@ -14,6 +14,16 @@ Change = tuple[Any, int]
 """A block, and how many references it gained."""
 
 
+def name_block(pool: Any, block: Any) -> None:
+    """Register the block under a name of its own."""
+    key = block.block_id.to_bytes(36, "big")
+    if hasattr(block, "set_block_hash"):
+        block.set_block_hash(key)
+    else:
+        block.block_hash = key
+    pool.cached_block_hash_to_block.insert(key, block)
+
+
 class RealPool:
     """The pool, and its queue of `n` blocks; beside them the null block, and `SPARES` that are held once each."""
 
@@ -28,8 +38,7 @@ class RealPool:
         self.order = PlainOrder(pool.blocks[1 + SPARES :])
         self.queue = pool._queue = pool.free_block_queue = f.queue_kind(self.order.blocks)
         for block in self.order.blocks if caching else ():
-            block.block_hash = key = block.block_id.to_bytes(36, "big")
-            pool.cached_block_hash_to_block.insert(key, block)
+            name_block(pool, block)
         self._counts = [block.ref_cnt for block in pool.blocks]
         self._strange: list[tuple[Any, int]] = []
 

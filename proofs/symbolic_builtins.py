@@ -38,14 +38,19 @@ class Counted:
         """How many items."""
         return self.length
 
+    def __bool__(self) -> bool:
+        return bool(self.length > 0)
+
 
 def symbolic_range(*arguments: Any) -> Any:
     """`range`; with a symbolic bound, a loop of at most `Run.unroll` rounds, forking at each."""
     if not any(isinstance(argument, SymbolicInt | SymbolicBool) for argument in arguments):
         return range(*arguments)
     start, stop, step = (0, arguments[0], 1) if len(arguments) == 1 else (*arguments, 1)[:3]
-    if not is_plain(step) or step == 0:
-        raise ProofError(f"{running().name}: a range with step {step!r} cannot be followed: only plain steps")
+    if step == 0 or (not is_plain(step) and step < 0):
+        raise ProofError(
+            f"{running().name}: a range with step {step!r} cannot be followed: only plain and positive steps"
+        )
     return SymbolicRange(start, stop, step)
 
 

@@ -104,6 +104,11 @@ class NegativeControl:
     where a theorem is about errors."""
 
 
+def on_releases(reason: str) -> Mapping[str, str]:
+    """What is refuted on both releases that are settled, for the same reason (`Statement.refuted_on`)."""
+    return dict.fromkeys(("vllm==0.23.0", "vllm==0.33.0"), reason)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Statement:
     """Something that is claimed of a core, and how the claim was settled."""

@@ -27,6 +27,8 @@ OLDER: Mapping[str, str] = {
     **dict.fromkeys(("covered", "joined"), "the last hash of a coarser block names it: T22.last"),
 }
 """... and of the older rule alone."""
+_SIGN_OF_TODAY = "replay_boundaries"
+"""A function that a release by the rule of today has."""
 _VLLM_MODULES = (
     "vllm.v1.core.single_type_kv_cache_manager",
     "vllm.v1.core.kv_cache_utils",
@@ -132,7 +134,8 @@ def vllm(name: str) -> Subject:
                 return getattr(module, wanted)
         raise UnavailableError(f"{name} has no {wanted}")
 
-    return Subject(name, _api(names), tuple(module.__name__ for module in modules))
+    others = OLDER if any(hasattr(module, _SIGN_OF_TODAY) for module in modules) else OF_TODAY
+    return Subject(name, _api(names, others), tuple(module.__name__ for module in modules))
 
 
 def _api(names: Names, others: Mapping[str, str] = OF_TODAY) -> Callable[[str], Callable[..., Any]]:

@@ -9,6 +9,7 @@ from ...model.state import Request
 from ..bare import bare
 from ..symbolic_builtins import Counted
 from ..symbolic_table import SymbolicTable, count
+from .hits import has_name
 from .model_request import Modelled, keep_tables, seen
 from .one_request import REQUEST, Managed, Step
 
@@ -57,20 +58,23 @@ class _Request:
     """What `allocate_slots` reads of a request."""
 
     request_id = REQUEST
+    status = None
+    num_in_flight_tokens: Any = 0
 
     def __init__(self, computed: Any, known: Any) -> None:
         self.num_computed_tokens = computed
-        self.num_tokens = known
+        self.num_tokens = self.num_prompt_tokens = known
 
 
 def _api_settled(names: Any) -> Any:
     manager_class, blocks_class = names("KVCacheManager"), names("KVCacheBlocks")
+    in_flight_is_said = has_name(names, "replay_boundaries")
 
     def settled(c: Any, n: Any) -> Any:
         """By how many tokens an allocation cuts windows, with `c` computed and `n` known."""
         asked: list[Any] = []
         coordinator = SimpleNamespace(
-            remove_skipped_blocks=lambda request_id, tokens: asked.append(tokens),
+            remove_skipped_blocks=lambda request_id, tokens, **told: asked.append(tokens),
             get_num_blocks_to_allocate=lambda *arguments, **named: 1,
             most_blocks_to_allocate=lambda *arguments: 1,
             least_blocks_to_allocate=lambda *arguments: 0,
@@ -89,7 +93,10 @@ def _api_settled(names: Any) -> Any:
             _begins=False,
             watermark_blocks=0,
         )
-        assert manager.allocate_slots(_Request(c, n), 1) is None
+        request = _Request(c, n)
+        if in_flight_is_said:  # all that is computed of what is not known
+            request.num_in_flight_tokens = max(0, c - n)
+        assert manager.allocate_slots(request, 1) is None
         return asked[0]
 
     return settled
@@ -114,6 +121,10 @@ def _api_allocated(names: Any) -> Any:
             _told_start=[True],
             _counts_by_tokens=True,
             told_of_requests=(),
+            retention_interval=None,
+            scheduler_block_size=1,
+            drop_eagle_group_ids=set(),
+            num_reprefillable_tokens=0,
             steps=SimpleNamespace(note=lambda *arguments: None),
         )
         manager = bare(

@@ -311,6 +311,20 @@ def _times(x: Any, unit: Any) -> Any:
     return run.once(("times", x, unit), found)
 
 
+class _Distance(SymbolicInt):
+    """From where a range begins to an index that may be far away: a list can be asked for it where it is near."""
+
+    __slots__ = ()
+
+    def __index__(self) -> int:
+        distance = plain(self)
+        if is_plain(distance):
+            return int(distance)
+        raise ProofError(
+            f"{running().name}: the distance {distance} is not bounded: raise `unroll`, or assume that it is"
+        )
+
+
 class Position(SymbolicInt):
     """Where a range begins. The distance of another symbolic index from it is a plain number: lists are indexed so."""
 
@@ -324,11 +338,7 @@ class Position(SymbolicInt):
 
     def __rsub__(self, other: Any) -> Any:
         distance = plain(super().__rsub__(other))
-        if is_plain(distance):
-            return distance
-        raise ProofError(
-            f"{running().name}: the distance {distance} is not bounded: raise `unroll`, or assume that it is"
-        )
+        return distance if is_plain(distance) else _Distance(distance.term)
 
 
 def positive(value: Any, kind: type[Positive] = Positive) -> Any:

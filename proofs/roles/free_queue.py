@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...model.state import State
+from ..pool_scene import names_decide
+from ..real_pool import name_block
 
 _GROUP, _REQUEST = 0, "r"
 
@@ -30,19 +32,22 @@ def _model_orders(blocks: int, steps: Sequence[Any]) -> list[list[int]]:
 
 def _name(pool: Any, block: Any, named: bool) -> None:
     """Let a block have a name of its own, or none."""
-    if (block.content is not None) == named:
+    if (block.block_hash is not None) == named:
         return
-    if named:
+    if named and hasattr(pool, "add_name"):
         pool.add_name(block, _GROUP, block.block_id.to_bytes(32, "big"), None)
+    elif named:
+        name_block(pool, block)
     else:
-        pool.unname(block)
+        getattr(pool, "unname", pool._maybe_evict_cached_block)(block)
 
 
 def _pool_orders(names: Any) -> Callable[[int, Sequence[Any]], list[list[int]]]:
-    kind = names("BlockPool")
+    kind, give_back = names("BlockPool"), _free_blocks(names)
 
     def orders(blocks: int, steps: Sequence[Any]) -> list[list[int]]:
         pool = kind(blocks + 1, True, 16)
+        by_name = names_decide(kind) or hasattr(pool, "release_by_names")
 
         def queue() -> list[Any]:
             free: list[Any] = pool.free_block_queue.get_all_free_blocks()
@@ -56,9 +61,9 @@ def _pool_orders(names: Any) -> Callable[[int, Sequence[Any]], list[list[int]]]:
                 pool.touch([queue()[step.number]])
             else:
                 given, front = [pool.blocks[block] for block in step.blocks], step.does == "give to front"
-                for block in given if hasattr(pool, "release_by_names") else ():  # a name decides, not who gives back
+                for block in given if by_name else ():
                     _name(pool, block, not front)
-                pool.free_blocks(given, front)
+                give_back(pool, given, front)
             found.append([block.block_id for block in queue()])
         return found
 
@@ -70,6 +75,18 @@ MODEL: dict[str, Any] = {"queue_orders": _model_orders}
 
 def _method(kind: str, name: str) -> Any:
     return lambda names: getattr(names(kind), name)
+
+
+def _free_blocks(names: Any) -> Any:
+    """`free_blocks`; where it is not told where blocks go, whoever calls it has named those that go to the back."""
+    given: Any = names("BlockPool").free_blocks
+    if not names_decide(names("BlockPool")):
+        return given
+
+    def free_blocks(pool: Any, blocks: Sequence[Any], prepend: Any = False) -> None:
+        given(pool, blocks)
+
+    return free_blocks
 
 
 API: dict[str, Any] = {
@@ -85,7 +102,6 @@ API: dict[str, Any] = {
         role: _method("BlockPool", role)
         for role in (
             "touch",
-            "free_blocks",
             "get_new_blocks",
             "evict_blocks",
             "cache_full_blocks",
@@ -95,5 +111,6 @@ API: dict[str, Any] = {
             "_touch_many",
         )
     },
+    "free_blocks": _free_blocks,
 }
 """Methods are functions here: the queue or pool is their first argument."""

@@ -6,12 +6,15 @@ with an entry for each of its blocks: the index of the block that stands there, 
 
 from collections.abc import Callable, Sequence
 from inspect import signature
+from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 from ...model import arith, lookup, tables
 from ...model.attention import Full, Rule, Sliding
 from ...model.ops import Shape
 from ..bare import bare
+from ..claims import some
+from ..symbolic import is_plain
 from ..symbolic_builtins import Counted
 from ..theorem import UnavailableError
 from .amounts import position
@@ -103,6 +106,15 @@ MODEL: dict[str, Any] = {
 }
 
 
+def has_name(names: Any, name: str) -> bool:
+    """True if the core has anything of this name."""
+    try:
+        names(name)
+    except UnavailableError:
+        return False
+    return True
+
+
 class _Record:
     """Whatever fields it is given."""
 
@@ -132,8 +144,8 @@ class _Pool:
 
     null_block = None
 
-    def __init__(self, registered: Registered, map_class: type) -> None:
-        self._registered = registered
+    def __init__(self, registered: Registered, map_class: type, hash_block_size: Any) -> None:
+        self._registered, self.hash_block_size = registered, hash_block_size
         groups = {group: _Entries(group, registered) for group in range(_NUM_GROUPS)}
         self.cached_block_hash_to_block = bare(map_class, groups=groups, folds={})
         """The core's own map, over these; only of a core that looks into it by group and hash."""
@@ -154,12 +166,17 @@ def _api_hit(names: Any, manager: str, spec: str, size: str = "") -> Callable[..
             block_hashes=list(range(len(registered))),
             max_length=limit,
             kv_cache_group_ids=groups,
-            block_pool=_Pool(registered, map_class),
+            block_pool=_Pool(registered, map_class, b),
             kv_cache_spec=bare(spec_class, block_size=b, **fields),
             drop_eagle_block=bool(drop),
             alignment_tokens=alignment,
         )
-        return _entries(hit)
+        if isinstance(hit[-1], list):
+            return _entries(hit)
+        blocks, length = hit  # a release of today says how long it is, too
+        if length != len(blocks[0]) * b:
+            raise ValueError(f"{length} tokens are said of a hit of {len(blocks[0])} blocks of {b}")
+        return _entries(blocks)
 
     return search
 
@@ -196,6 +213,8 @@ def _api_needed(names: Any, kind: str) -> Callable[..., tuple[Any, Any]]:
 def _api_keeps(names: Any, kind: str) -> Callable[..., Any]:
     manager_name, spec_name, size = _API_KINDS[kind]
     manager, spec = names(manager_name), names(spec_name)
+    if has_name(names, "replay_boundaries"):
+        return _keeps_by_boundaries(names, kind)
     says_what_follows = "tokens_behind" in signature(manager.reachable_block_mask).parameters
     has_use = getattr(manager, "drafts_read_behind", True)
 
@@ -216,21 +235,65 @@ def _api_keeps(names: Any, kind: str) -> Callable[..., Any]:
     return keeps
 
 
+def _replays(prompt: Any, unit: Any, use_eagle: Any) -> list[Any]:
+    """Where a replay of a prompt can end, as a release of today has it, with no set."""
+    if not use_eagle:
+        return [prompt - 1]
+    return [max((last // unit) * unit - unit, 0) for last in (prompt - 1, prompt)]
+
+
+def _keeps_by_boundaries(names: Any, kind: str) -> Callable[..., Any]:
+    """The same of a release of today: its coordinator says where a replay can end.
+
+    It knows whether drafts read on, and no draft of it needs more tokens behind a hit than the alignment has: those
+    beyond count as if the prompt was shorter.
+    """
+    manager_name, spec_name, size = _API_KINDS[kind]
+    manager, spec, own = names(manager_name), names(spec_name), names("replay_boundaries")
+    differ = [
+        (prompt, unit)
+        for prompt, unit in product(range(1, 13), range(1, 5))
+        if any(set(own(prompt, unit, eagle)) != set(_replays(prompt, unit, eagle)) for eagle in (False, True))
+    ]
+    if differ:
+        raise UnavailableError(f"replay_boundaries is none that is known here: prompt and alignment {differ[0]}")
+
+    def keeps(i: Any, b: Any, eagle: Any, ends: Ends, reach: Any = None) -> Any:
+        first = position(i)
+        # Its set of two symbols cannot be followed; a replay on plain numbers asks the release itself.
+        beyond = max(0, ends.behind - ends.alignment)
+        replays = own if is_plain(ends.prompt) and is_plain(ends.alignment) else _replays
+        mask = manager.reachable_block_mask(
+            start_block=first,
+            end_block=i + 1,
+            alignment_tokens=ends.alignment,
+            kv_cache_spec=bare(spec, block_size=b, **({size: reach} if size else {})),
+            use_eagle=bool(eagle),
+            retention_interval=ends.retention,
+            reachable_boundaries=replays(ends.prompt - beyond, ends.alignment, some(eagle, ends.behind > 1)),
+        )
+        return True if mask is None else mask[0]
+
+    return keeps
+
+
 def _api_limit(names: Any) -> Callable[..., Any]:
     manager = names("KVCacheManager")
+    says_what_is_left_out = has_name(names, "replay_boundaries")
 
     def limit(num_tokens: Any) -> Any:
         """What limit a lookup hands to the search."""
         asked: list[Any] = []
 
-        def find(block_hashes: Any, max_cache_hit_length: Any) -> tuple[tuple[list[Any], ...], int]:
+        def find(block_hashes: Any, max_cache_hit_length: Any) -> tuple[Any, ...]:
             asked.append(max_cache_hit_length)
-            return ([],), 0
+            return (([],), 0, 0) if says_what_is_left_out else (([],), 0)
 
         def find_with_its_boundary(block_hashes: Any, max_cache_hit_length: Any) -> Any:
-            blocks, tokens = find(block_hashes, max_cache_hit_length)
+            blocks, tokens, *_ = find(block_hashes, max_cache_hit_length)
             return bare(_Record, blocks=blocks, tokens=tokens, boundary=0)
 
+        of_today = {"create_kv_cache_blocks": lambda blocks: blocks} if says_what_is_left_out else {}
         made = bare(
             manager,
             enable_caching=True,
@@ -244,6 +307,7 @@ def _api_limit(names: Any) -> Callable[..., Any]:
             ),
             block_pool=bare(_Record, enable_kv_cache_events=False),
             empty_kv_cache_blocks=None,
+            **of_today,
         )
         request = bare(_Record, skip_reading_prefix_cache=False, num_tokens=num_tokens, block_hashes=())
         made.get_computed_blocks(request)
@@ -259,10 +323,10 @@ def _api_registers(names: Any) -> Callable[..., Any]:
         """Tokens up to which one of several groups registers, with `n` computed."""
         asked: list[Any] = []
 
-        def cache_blocks(request: Any, num_tokens: Any, retention_interval: Any = None) -> None:
+        def cache_blocks(request: Any, num_tokens: Any, retention_interval: Any = None, **ends: Any) -> None:
             asked.append(num_tokens)
 
-        manager = bare(_Record, use_eagle=bool(eagle), block_size=b, cache_blocks=cache_blocks)
+        manager = bare(_Record, use_eagle=bool(eagle), block_size=b, cache_blocks=cache_blocks, enable_caching=True)
         made = bare(
             coordinator,
             scheduler_block_size=alignment,
@@ -276,8 +340,11 @@ def _api_registers(names: Any) -> Callable[..., Any]:
             _names_junctions_inside=False,
             block_pool=bare(_Record, hash_block_size=1),
             steps=None,
+            cache_hit_alignment_tokens=alignment,
+            num_reprefillable_tokens=0,
+            drop_eagle_group_ids=set(),  # says where replays end, which is not asked here
         )
-        made.cache_blocks(bare(_Record, request_id="r", block_hashes=Counted(n)), n)
+        made.cache_blocks(bare(_Record, request_id="r", block_hashes=Counted(n), num_prompt_tokens=n), n)
         return asked[0]
 
     return registers

@@ -98,7 +98,9 @@ class _Hashes(Counted):
         super().__init__(known)
         self._parts = parts
 
-    def __getitem__(self, index: slice) -> list[bytes]:
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, slice):
+            return self._parts.part(_Numbers(self.length)[index])
         return [self._parts.part(i) for i in any_range(index.start, min(index.stop, self.length))]
 
 

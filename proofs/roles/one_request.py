@@ -18,7 +18,7 @@ import z3
 from ...model.attention import Mamba, Rule
 from ...model.ops import NULL
 from ..bare import bare
-from ..claims import some
+from ..claims import implies, some, use
 from ..symbolic import SymbolicInt
 from ..symbolic_table import Codec, SymbolicTable, pick
 from . import kinds
@@ -99,6 +99,7 @@ class Pool:
 
     null_block = NULL_BLOCK
     num_gpu_blocks = 1_000_000
+    num_hash_lookahead_tokens = 0
 
     def __init__(self, symbolic: bool) -> None:
         self.symbolic = symbolic
@@ -201,6 +202,11 @@ def _counting(kind: Any) -> Any:
     return type(kind)(kind.__name__, (kind,), {"_get_num_evictable_blocks": classmethod(counted)})
 
 
+def _whole_blocks(x: Any, b: Any) -> Any:
+    """Law: so many blocks leave no rest."""
+    return implies(b > 0, x * b % b == 0)
+
+
 class Managed:
     """A manager with one request."""
 
@@ -232,9 +238,14 @@ class Managed:
             "_collects_new_block_ids": False,
             "collects_new_block_ids": False,
             "_max_admission_blocks_per_request": None,
+            "max_admission_blocks_per_request": None,
             "tails": {},
             "unit": step.b,
             "unzeroed": False,
+            "extra_retained_tokens": 0,
+            "cache_hit_alignment_tokens": step.b,
+            "_partial_hit_reqs": {},
+            "_record_new_block_ids": False,
         }
         if of.rule is Mamba:
             fields["kv_cache_spec"] = bare(names(of.spec), block_size=step.b)
@@ -244,6 +255,10 @@ class Managed:
             fields["num_leading_nulls"] = {}
             fields["moves_blocks"] = kind == ALIGN
             fields["_allocated_block_reqs"] = {REQUEST} if step.known else set()
+            fields["has_prefill_checkpoint_blocks"] = False
+            fields["drop_eagle_checkpoint_block"] = False
+            fields["_num_retired_blocks"] = {}
+            fields["_checkpoints"] = {}
         if of.rule.cap is not Rule.cap:
             sized_spec = bare(names(of.spec), block_size=step.b, **sized)
             fields["_max_admission_blocks_per_request"] = sized_spec.max_admission_blocks_per_request
@@ -265,18 +280,32 @@ class Managed:
         step, manager = self.step, self.manager
         if gate and manager._max_admission_blocks_per_request is not None:
             cap = manager._max_admission_blocks_per_request(step.batched, step.max_len)
-            manager._max_admission_blocks_per_request = cap
+            manager._max_admission_blocks_per_request = manager.max_admission_blocks_per_request = cap
             manager.admission_limits = step.batched, step.max_len
-        predict = manager.get_num_blocks_to_allocate
-        told = "num_lookahead_tokens" in signature(predict).parameters
+        told = "num_lookahead_tokens" in signature(manager.get_num_blocks_to_allocate).parameters
         lookahead = {"num_lookahead_tokens": step.lookahead} if told else {}
-        return predict(REQUEST, step.slots, self.hit(), step.total, step.main, gate, **lookahead)
+        return self._predicted(step.slots, self.hit(), step.total, step.local, step.main, gate, **lookahead)
+
+    def _predicted(self, slots: Any, hit: Any, total: Any, local: Any, main: Any, gate: bool, **named: Any) -> Any:
+        """A release of today asks where the hit of this core ends, too, and whether inside a block."""
+        predict = self.manager.get_num_blocks_to_allocate
+        told = (local,) if "num_local_computed_tokens" in signature(predict).parameters else ()
+        if told and self.step.symbolic:
+            use(_whole_blocks, self.step.hit, self.step.b)
+        return predict(REQUEST, slots, hit, total, *told, main, gate, **named)
 
     def taken(self) -> Any:
         """What the allocation takes; begun tables are attached to only if there is a hit or external tokens."""
         step, manager = self.step, self.manager
         if some(step.hit > 0, step.external > 0):
-            manager.allocate_new_computed_blocks(REQUEST, self.hit(), step.local, step.external)
+            if hasattr(manager, "allocate_new_computed_blocks"):
+                manager.allocate_new_computed_blocks(REQUEST, self.hit(), step.local, step.external)
+            elif not step.known:
+                if step.symbolic:
+                    use(_whole_blocks, step.hit, step.b)
+                # A release of today asks its managers one after the other, and twice.
+                manager.add_local_computed_blocks(REQUEST, self.hit(), step.local, step.external)
+                manager.allocate_external_computed_blocks(REQUEST, step.local, step.external)
         self._allocate(step.slots, step.main, step.total)
         return self.pool.taken
 
@@ -298,7 +327,7 @@ class Managed:
 
     def foreseen(self, main: Any, computed: Any, settled: Any) -> Any:
         """What the manager predicts that this takes."""
-        return self.manager.get_num_blocks_to_allocate(REQUEST, main, [], computed, main)
+        return self._predicted(main, [], computed, computed, main, False)
 
     def _allocate(self, slots: Any, main: Any, computed: Any) -> None:
         """Our core is told where the step begins."""

@@ -57,7 +57,7 @@ def _skipped(names: Any, of: ProvedKind) -> Any:
     kind = names(of.manager)
     if of not in _NARROW:
         return lambda c: bare(kind).get_num_skipped_tokens(c)
-    return lambda c, size: bare(kind, **{of.field: size}).get_num_skipped_tokens(c)
+    return lambda c, size: bare(kind, **{of.field: size}, extra_retained_tokens=0).get_num_skipped_tokens(c)
 
 
 def _admission_cap(names: Any, of: ProvedKind) -> Any:

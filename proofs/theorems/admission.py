@@ -5,7 +5,7 @@ from typing import Any
 
 from ..claims import every, implies, lemma, one_of, same, use
 from ..roles.one_request import Step
-from ..theorem import NegativeControl, Theorem
+from ..theorem import NegativeControl, Theorem, on_releases
 from .states import STEP, Case, after_step, any_step
 
 ONE_STEP = {
@@ -203,10 +203,10 @@ T16_OVERCOMMIT = Theorem(
         ),
         NegativeControl("an allocation takes what it needs, whatever is free", {"allocated_full": _takes_always}),
     ),
-    refuted_on={
-        "vllm==0.23.0": "the gate does not leave what is reserved for others in the pool: requests that were all "
+    refuted_on=on_releases(
+        "the gate does not leave what is reserved for others in the pool: requests that were all "
         "admitted preempt one another and are prefilled again"
-    },
+    ),
     meaning="A scheduler that hands in, as `reserved_blocks`, what those that run may still take never has to preempt "
     "one of them for another.",
 )
@@ -265,9 +265,7 @@ T16_STATES = Theorem(
     ),
     unroll=6,
     bounded="what is held within a block: 0 or 1 speculative block",
-    refuted_on={
-        "vllm==0.23.0": "a pool that holds 1 + p states admits a request that can then not take its next step",
-    },
+    refuted_on=on_releases("a pool that holds 1 + p states admits a request that can then not take its next step"),
     meaning="With a gate that counts 1 + p and a pool of R times 1 + p blocks, R requests are admitted and none of "
     "them can go on before another gives way.",
 )

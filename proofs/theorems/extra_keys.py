@@ -9,7 +9,7 @@ from typing import Any
 from ..claims import every, implies, same, some
 from ..roles.extra_keys import Content, embedded
 from ..symbolic_bytes import Name, alike, text
-from ..theorem import NegativeControl, Theorem
+from ..theorem import NegativeControl, Theorem, on_releases
 
 NAMES = {"adapter": "number of the adapter's name, 0 for none", "salt": "number of the salt, 0 for none"}
 _ROWS = {"rows": "number of the embedded row of the block, 0 for none"}
@@ -191,7 +191,9 @@ T23_RELOADED = Theorem(
     refuted_on={
         "vllm==0.23.0": "only the name counts: after an adapter is loaded again under its name (`load_inplace`), or "
         "another one from another path, requests are served blocks that the old weights have computed, until they are "
-        "evicted or `reset_prefix_cache` is called"
+        "evicted or `reset_prefix_cache` is called",
+        "vllm==0.33.0": "name and path count, a stated version does not: blocks of weights that changed in place are "
+        "served on, and the same weights from another path are not found",
     },
     meaning="Weights that change under one name and path are told apart only if the adapter says so by "
     "`content_version`. A version is the same on every machine, so shared caches are hit whatever the path.",
@@ -252,10 +254,10 @@ T23_EMBEDDINGS = Theorem(
         for field in ("dtype", "mask", "width")
     ),
     bounded="blocks of two positions: masks are walked position by position, rows are handed on as bytes",
-    refuted_on={
-        "vllm==0.23.0": "the digest is of the bare bytes of all rows: it holds neither dtype nor mask (T23.dtype, "
+    refuted_on=on_releases(
+        "the digest is of the bare bytes of all rows: it holds neither dtype nor mask (T23.dtype, "
         "T23.mask), and rows that are not read, so that text in a prompt with embeddings never hits plain text"
-    },
+    ),
     meaning="Text before and behind an embedded part is cached as text.",
 )
 
@@ -287,11 +289,11 @@ T23_DTYPE = Theorem(
     assume=_one_or_two,
     claim=_told_apart("dtype", lambda dtype: embedded(1)),
     controls=_NOTHING,
-    refuted_on={
-        "vllm==0.23.0": "the digest is of bare bytes: 0x3c00 is 1.0 in float16 and 0.0078125 in bfloat16. Whoever "
+    refuted_on=on_releases(
+        "the digest is of bare bytes: 0x3c00 is 1.0 in float16 and 0.0078125 in bfloat16. Whoever "
         "hands over tensors in several dtypes gets the blocks of other numbers; casting to the model's dtype before, "
         "as the release's HTTP server does, fixes it"
-    },
+    ),
 )
 T23_MASK = Theorem(
     id="T23.mask",
@@ -304,10 +306,10 @@ T23_MASK = Theorem(
     assume=_one_or_two,
     claim=_told_apart("mask", lambda place: ((place == 1, 1), (place == 2, 1))),
     controls=_NOTHING,
-    refuted_on={
-        "vllm==0.23.0": "`prompt_is_token_ids` is in no key: a prompt that embeds a row of zeros where the placeholder "
+    refuted_on=on_releases(
+        "`prompt_is_token_ids` is in no key: a prompt that embeds a row of zeros where the placeholder "
         "token stands and one that has that very token as text share the block"
-    },
+    ),
 )
 
 THEOREMS = (T23, T23_ONLY, T23_CONVERSE, T23_RELOADED, T23_EMBEDDINGS, T23_DTYPE, T23_MASK)

@@ -6,7 +6,7 @@ from typing import Any
 from ..batch_rows import QueueTheorem
 from ..claims import refuses
 from ..free_list import queue_scene
-from ..theorem import NegativeControl
+from ..theorem import NegativeControl, on_releases
 from . import wrong_batches
 
 _N = {"n": "blocks in the queue"}
@@ -144,10 +144,10 @@ POPLEFT_N_REFUSED = QueueTheorem(
         NegativeControl("the counter is lowered before the check", {"popleft_n": _late_popleft_n}),
         NegativeControl("a negative number passes", {"popleft_n": _unsigned_popleft_n}),
     ),
-    refuted_on={
-        "vllm==0.23.0": "a negative number is accepted and raises the counter: the call that empties the queue is then "
+    refuted_on=on_releases(
+        "a negative number is accepted and raises the counter: the call that empties the queue is then "
         "handed the tail, block -1"
-    },
+    ),
     meaning="A wrong sum of demands is noticed where it was made, and the counter never exceeds the blocks there are.",
     batches=wrong_batches.POPLEFT_N_REFUSED,
 )

@@ -128,7 +128,9 @@ def _taken(f: Any, v: Any) -> Any:
     try:
         cut, state = reach(f.popleft_n, scene.queue, v.k)
     except ReturnedError as returned:
-        return [v.k == 0, returned.value == [], *scene.unchanged()]
+        taken = returned.value  # nothing, or one block where that is done without a loop
+        front = [scene.order.shows(place, block) for place, block in enumerate(taken)]
+        return [v.k == len(taken), *front, *scene.reads(scene.order.dropped(len(taken)))]
     walk = Walk(cut, state, scene, v.k)
     if len(walk.lists) != 1 or not isinstance(walk.iterated, Rounds):
         return False
@@ -136,7 +138,7 @@ def _taken(f: Any, v: Any) -> Any:
         first = walk.state[walk.cursor]
         shown = first is not None and scene.order.shows(0, first)
         return [walk.iterated.count == v.k, shown, *walk.begins(0)]
-    taken: list[Any] = ["those taken so far"]
+    taken = ["those taken so far"]
     if v.part == 1:
         later = SymbolicQueue(f, v.n, "later", 0)
         counter, front = later.queue.num_free_blocks, later.block_at(0)

@@ -7,7 +7,7 @@ from ..claims import one_of, some
 from ..examples import Values
 from ..quotients import tokens
 from ..roles.one_request import Step
-from ..theorem import NegativeControl, Theorem
+from ..theorem import NegativeControl, Theorem, on_releases
 from .states import BOUNDED, CASES, LONGER, STEP, after_step, any_step, by_kind, given_back
 
 
@@ -215,7 +215,7 @@ T7_ALIGN = Theorem(
     unroll=6,
     bounded=_SUMS + _SHORT_HIT + "; a hit of 1 block, at most 1 speculative block, 1 block of tokens from outside "
     "and 1 that is computed: loops go through entries and drafts",
-    refuted_on={"vllm==0.23.0": _NO_ROOM},
+    refuted_on=on_releases(_NO_ROOM),
     meaning=T7_FULL.meaning,
 )
 
@@ -295,10 +295,10 @@ T7_RUNNING_ALIGN = Theorem(
     ),
     unroll=6,
     bounded=BOUNDED,
-    refuted_on={
-        "vllm==0.23.0": "the prediction is negative where drafts were rejected, and hides as many blocks that another "
+    refuted_on=on_releases(
+        "the prediction is negative where drafts were rejected, and hides as many blocks that another "
         "group needs: an allocation is granted and then fails"
-    },
+    ),
     meaning=T7_FULL.meaning,
 )
 

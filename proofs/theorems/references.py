@@ -5,9 +5,9 @@ from typing import Any
 
 from ..claims import every, implies, negation, refuses, some
 from ..heap_theorem import HeapTheorem
-from ..pool_scene import pool_scene
+from ..pool_scene import names_decide, pool_scene
 from ..real_pool import NULL
-from ..theorem import NegativeControl
+from ..theorem import NegativeControl, on_releases
 
 _N = {"n": "blocks in the queue"}
 _PAIR = {
@@ -125,7 +125,8 @@ TOUCH = HeapTheorem(
 
 def _freed(entries: Callable[[Any], list[Entry]]) -> Callable[[Any, Any], Any]:
     def claim(f: Any, v: Any) -> Any:
-        scene = pool_scene(f, v.n)
+        by_name = f.block_kind and names_decide(f.pool_kind)
+        scene = pool_scene(f, v.n, by_name)
         blocks = _batch(scene, entries(v))
         counts = {id(block): c for block, (_, c) in zip(blocks, entries(v), strict=True)}
         f.free_blocks(scene.pool, blocks, v.front)
@@ -137,7 +138,8 @@ def _freed(entries: Callable[[Any], list[Entry]]) -> Callable[[Any, Any], Any]:
                 changes.append((block, -times))
                 if counts[id(block)] == times:
                     # By the rule of today a name decides.
-                    to_front = scene.nameless(block) if hasattr(scene.pool, "release_by_names") else v.front
+                    named = by_name or hasattr(scene.pool, "release_by_names")
+                    to_front = scene.nameless(block) if named else v.front
                     (first if to_front else last).append(block)
         return scene.accounts(scene.order.inserted(v.n, last).inserted(0, first), changes)
 
@@ -182,7 +184,7 @@ FREE_DIFFERENT = HeapTheorem(
     controls=(
         NegativeControl("what is still held queues up, too", {"free_blocks": _wrong_free("all")}, assume=_case(c1=2)),
         NegativeControl("the batch is turned round", {"free_blocks": _wrong_free("reversed")}, assume=_case()),
-        NegativeControl("the front is forgotten", {"free_blocks": _wrong_free("back")}, assume=_case()),
+        NegativeControl("the front is forgotten", {"free_blocks": _wrong_free("back")}, assume=_case(n=1)),
     ),
     bounded=_TWO,
 )
@@ -248,10 +250,10 @@ FREE_REFUSED = HeapTheorem(
     claim=_free_refused,
     controls=(NegativeControl("what came before the culprit has been given back", {"free_blocks": _halfway}),),
     bounded=_THREE,
-    refuted_on={
-        "vllm==0.23.0": "the count becomes negative without a word: the next hit leaves the block in the free queue, "
+    refuted_on=on_releases(
+        "the count becomes negative without a word: the next hit leaves the block in the free queue, "
         "and it is handed out while somebody reads it"
-    },
+    ),
 )
 
 
@@ -288,7 +290,7 @@ STRANGE = HeapTheorem(
         NegativeControl("it is touched like any other", {"touch": _wrong_touch("")}),
         NegativeControl("it is given back like any other", {"free_blocks": _wrong_free("")}),
     ),
-    refuted_on={"vllm==0.23.0": "it is accepted, and a strange block may get into the free queue"},
+    refuted_on=on_releases("it is accepted, and a strange block may get into the free queue"),
 )
 
 
@@ -350,10 +352,10 @@ TAKE_REFUSED = HeapTheorem(
     assume=lambda v: [v.n >= 0, (v.k > v.n) | (v.k < 0)],
     claim=_take_refused,
     controls=(NegativeControl("a negative number passes", {"get_new_blocks": _unsigned}),),
-    refuted_on={
-        "vllm==0.23.0": "a negative number is accepted and raises the counter of free blocks; the allocation that "
+    refuted_on=on_releases(
+        "a negative number is accepted and raises the counter of free blocks; the allocation that "
         "empties the queue is then handed its sentinel, block -1, as if it were memory"
-    },
+    ),
 )
 
 THEOREMS = (TOUCH, FREE_DIFFERENT, FREE, FREE_REFUSED, STRANGE, TAKE, TAKE_REFUSED)

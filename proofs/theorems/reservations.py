@@ -4,7 +4,7 @@ from typing import Any
 
 from ..claims import every, implies, lemma, multiples_ordered, quotient_found, quotients_ordered, use
 from ..symbolic_builtins import common_divisor
-from ..theorem import NegativeControl, Theorem
+from ..theorem import NegativeControl, Theorem, on_releases
 from .admission import ONE_STEP, any_own_step, cdiv, close_span, gate, held_before, next_step, ordered
 
 
@@ -89,10 +89,10 @@ T16_HIT = Theorem(
             assume=lambda v: [*_any_hit(v, v.n), v.w >= 1],
         ),
     ),
-    refuted_on={
-        "vllm==0.23.0": "the gate takes a table's length for the blocks in it: behind a hit longer than the cap it "
+    refuted_on=on_releases(
+        "the gate takes a table's length for the blocks in it: behind a hit longer than the cap it "
         "counts no new blocks at all, though a step may need as many as a step has tokens"
-    },
+    ),
     meaning="Window 1024, blocks of 16, 8192 tokens a step, a hit of 9232 tokens: the next step holds 576 blocks, and "
     "that is what the gate counts.",
 )
@@ -147,7 +147,7 @@ T16_CHUNKED = Theorem(
     assume=lambda v: [*_any_hit(v), v.k >= 1],
     claim=_chunks_within,
     controls=(NegativeControl("what the chunk alone holds", {"gate_chunked": lambda s: cdiv(s.size, s.b) + 1}),),
-    refuted_on={"vllm==0.23.0": "as T16.hit; and the cap is one block too small where blocks lie astride chunks (T6)"},
+    refuted_on=on_releases("as T16.hit; and the cap is one block too small where blocks lie astride chunks (T6)"),
     meaning=T16_HIT.meaning,
 )
 
@@ -190,10 +190,10 @@ T16_LOOKAHEAD = Theorem(
             {"gate_sliding": lambda s: min(cdiv(s.slots, s.b), cdiv(min(s.size - 1 + s.batched, s.max_len), s.b) + 1)},
         ),
     ),
-    refuted_on={
-        "vllm==0.23.0": "with speculative decoding a request can hold more blocks than the gate counted: the sum of "
+    refuted_on=on_releases(
+        "with speculative decoding a request can hold more blocks than the gate counted: the sum of "
         "reservations no longer guarantees that a step fits (L2)"
-    },
+    ),
     meaning="A window of 1024, blocks of 16, steps of 8192 tokens: with one draft token nothing more is reserved, so "
     "that a pool which holds the longest request admits it; with 5 of them it is one block more.",
 )

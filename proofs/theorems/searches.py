@@ -9,7 +9,7 @@ from typing import Any
 from ..claims import every, implies, multiples_ordered, negation, some
 from ..roles.amounts import Chunk, Few, Multiple, plain, positive
 from ..symbolic import is_plain
-from ..theorem import NegativeControl, Theorem
+from ..theorem import NegativeControl, Theorem, on_releases
 
 _BLOCKS = 3
 _UNROLL = _BLOCKS + 1
@@ -126,7 +126,7 @@ T8_HIT = _theorem(
         NegativeControl("one block fewer than needed", {"hit_sliding": _window(fewer=1)}),
         NegativeControl("not aligned", {"hit_sliding": _window(aligns=False)}),
     ),
-    refuted_on={"vllm==0.23.0": "a window of one token reads nothing from the cache, yet a search demands a block"},
+    refuted_on=on_releases("a window of one token reads nothing from the cache, yet a search demands a block"),
     meaning="A window of one token reads nothing, so a hit needs nothing there.",
 )
 T9_HIT = _theorem(
@@ -136,10 +136,10 @@ T9_HIT = _theorem(
     _windowed,
     {"w": "window, in tokens"},
     controls=(NegativeControl("no block more", {"hit_sliding": _window(behind=0)}),),
-    refuted_on={
-        "vllm==0.23.0": "where the window reaches back to the start and the alignment is coarser than a block, the run "
+    refuted_on=on_releases(
+        "where the window reaches back to the start and the alignment is coarser than a block, the run "
         "is cut to the alignment before the eagle drop and after it: a whole alignment of tokens is lost"
-    },
+    ),
 )
 T8_FULL = _theorem(
     "T8.full",
@@ -191,10 +191,10 @@ T8_CHUNKED = _theorem(
         NegativeControl("nulls up to the limit", {"hit_chunked": lambda r, limit, b, *a: [None] * len(r)}),
         NegativeControl("no nulls", {"hit_chunked": lambda *a: _scan(_BLOCKS)(*a[:5])}),
     ),
-    refuted_on={
-        "vllm==0.23.0": "the hit begins at the chunk of the limit, but may end in the chunk before, whose tokens the "
+    refuted_on=on_releases(
+        "the hit begins at the chunk of the limit, but may end in the chunk before, whose tokens the "
         "next query reads from null blocks: wrong output, silently; other alignments than the block are refused"
-    },
+    ),
     meaning="That a query reads its chunk up to itself, which is said here by the chunk's border, is T1.reads.",
 )
 T9_CHUNKED = _theorem(
@@ -204,7 +204,7 @@ T9_CHUNKED = _theorem(
     _chunked,
     _CHUNK,
     controls=(NegativeControl("nulls up to the limit", {"hit_chunked": lambda r, limit, b, *a: [None] * len(r)}),),
-    refuted_on={"vllm==0.23.0": "chunks and eagle together are an AssertionError"},
+    refuted_on=on_releases("chunks and eagle together are an AssertionError"),
 )
 
 

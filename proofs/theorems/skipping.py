@@ -260,7 +260,10 @@ T3_SETTLED = Theorem(
     controls=(NegativeControl("all that is computed", {"settled": lambda c, n: c}),),
     refuted_on={
         "vllm==0.23.0": "blocks are given back that are read again once drafts are rejected "
-        "(vllm-project/vllm#47728): wrong attention output"
+        "(vllm-project/vllm#47728): wrong attention output",
+        "vllm==0.33.0": "only tokens of steps that run are left out: a window is cut for the query behind a prompt "
+        "that was loaded as a whole, whose last token is computed again and reads behind the cut "
+        "(`cut-by-all-computed`)",
     },
     meaning="Drafts can be rejected at any time: their tokens are known only when they are accepted. Tokens of steps "
     "that still run count as unsettled, too, where a scheduler says how many they are.",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..claims import implies, one_of
 from ..quotients import tokens
 from ..roles.prediction import Held
-from ..theorem import NegativeControl, Theorem
+from ..theorem import NegativeControl, Theorem, on_releases
 
 STEP = {
     "b": "tokens per block",
@@ -129,7 +129,7 @@ T15 = Theorem(
     ),
     unroll=6,
     bounded=BOUNDED,
-    refuted_on={"vllm==0.23.0": _PILES_UP},
+    refuted_on=on_releases(_PILES_UP),
     meaning="Memory for 2 + p states per request is budgeted (`max_memory_usage_bytes`), and that is what is held.",
 )
 

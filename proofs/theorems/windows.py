@@ -7,7 +7,7 @@ from typing import Any
 
 from ..claims import every, implies, lemma, multiples_ordered, negation, quotient_found, quotients_ordered, same, some
 from ..symbolic_builtins import common_divisor
-from ..theorem import NegativeControl, Theorem
+from ..theorem import NegativeControl, Theorem, on_releases
 
 _TOKENS = {"c": "tokens computed", "q": "position of a query", "t": "position of a token"}
 _STEP = {
@@ -258,7 +258,7 @@ T6 = Theorem(
             {"cap_chunked": lambda k, b, batched, max_len: -(-min(k + batched, max_len) // b)},
         ),
     ),
-    refuted_on={"vllm==0.23.0": "the cap is one block too small where the block size does not divide the chunk"},
+    refuted_on=on_releases("the cap is one block too small where the block size does not divide the chunk"),
 )
 
 

@@ -107,7 +107,7 @@ def test_what_came_out_can_be_declared_and_what_is_undecided_cannot(tmp_path):
     assert expectations.read(["my:core"], tmp_path) == {}
 
 
-@pytest.mark.parametrize("subject", ["model", "impl", "vllm==0.23.0"])
+@pytest.mark.parametrize("subject", ["model", "impl", "vllm==0.23.0", "vllm==0.33.0"])
 def test_every_theorem_is_declared_for_every_core_of_the_record(subject):
     declared = expectations.read([subject])[subject]
     assert list(declared) == [theorem.id for theorem in THEOREMS]
