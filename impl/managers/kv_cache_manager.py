@@ -202,7 +202,7 @@ class KVCacheManager:
             and not (num_external_computed_tokens or num_encoder_tokens)
         ):
             hit = num_new_computed_tokens, None if new_computed_blocks is None else new_computed_blocks.blocks
-            room = self.block_pool.free_block_queue.num_free_blocks - reserved_blocks
+            room = self.block_pool.get_num_free_blocks() - reserved_blocks
             register = self.enable_caching and not delay_cache_blocks
             rows = self._steps.begin(
                 request, hit, num_new_tokens, num_lookahead_tokens, room, full_sequence_must_fit, register
