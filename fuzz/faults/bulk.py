@@ -3,6 +3,7 @@ the right thing."""
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .registry import fault, wrap
@@ -121,13 +122,11 @@ def _end_of_a_run_still_found(manager: Any) -> None:
 
 @fault("of two blocks that get full in one step only the first is registered", "labels", "registered", "outcome")
 def _second_full_block_left_out(manager: Any) -> None:
-    steps = manager.coordinator.steps
+    def row(lane: Any, original: Callable[..., int], request: Any, table: Any, known: int, tokens: int) -> int:
+        return original(request, table, known, max(tokens - lane.size, (known + 1) * lane.size))
 
-    def cache(original: Callable[..., None], request: Any, tokens: int) -> None:
-        sizes = [lane.size for lane in steps.lanes]
-        original(request, max(sizes, default=1) * (tokens // max(sizes, default=1)) - max(sizes, default=1))
-
-    wrap(steps, "_cache_blocks", cache)
+    for lane in manager.coordinator.steps.lanes:
+        lane.register_row = partial(row, lane, lane.register_row)
 
 
 @fault("all groups look their hashes up in one map", "num_identities", "outcome", "earliest", "labels")

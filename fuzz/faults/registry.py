@@ -62,11 +62,6 @@ def wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
     setattr(owner, name, partial(change, getattr(owner, name)))
 
 
-def without_first_steps(manager: Any) -> None:
-    """Let our core allocate first steps as all others, by the methods in which a fault stands."""
-    manager._begins = False
-
-
 def wrap_giving_back(manager: Any, change: Callable[..., Any]) -> None:
     """Replace both ways in which blocks are given back: one by one, and all of a table."""
     for name in ("free_blocks", "release"):

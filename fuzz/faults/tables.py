@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..findings.oracle_names import CONTRACT
-from .registry import fault, without_first_steps, wrap, wrap_each
+from .registry import fault, wrap, wrap_each
 
 
 @fault("one token too many is skipped", "outcome", "free", "ref_cnt")
@@ -19,7 +19,6 @@ def _window_never_slides(manager: Any) -> None:
 
 @fault("lookahead tokens get no block", "outcome")
 def _lookahead_ignored(manager: Any) -> None:
-    without_first_steps(manager)
     wrap_each(
         manager,
         "allocate_new_blocks",
@@ -36,7 +35,6 @@ def _table_entries_swapped(manager: Any) -> None:
             table[-1], table[-2] = table[-2], table[-1]
         return new
 
-    without_first_steps(manager)
     wrap_each(manager, "allocate_new_blocks", allocate)
 
 

@@ -343,7 +343,10 @@ class OneGroupSteps(RunningSteps):
             cached = request.num_tokens
             if cached > tokens:
                 cached = tokens
-            if at <= cached:
+            if at <= cached < at + size:
+                lane.register(request, request_id, table, known)
+                at += size
+            elif at <= cached:
                 at = (lane.register_row(request, table, known, cached) + 1) * size
         if at <= room:
             room = at - 1
