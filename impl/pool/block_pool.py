@@ -148,6 +148,7 @@ class BlockPool:
         block = table[i]
         if len(hashes) <= i or block.content is not None:
             self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)  # says what is wrong
+            return
         content = hashes[i]
         block.content = content
         block.run = loose_run(group_id)  # a lookup that finds several of these makes a run of them

@@ -110,6 +110,7 @@ class TodayPool(BlockPool):
         known, hashes, block = self.cached_block_hash_to_block, request.block_hashes, table[i]
         if len(hashes) <= i or block.content is not None:
             self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)  # says what is wrong
+            return
         content = hashes[i]
         if not i:
             if not known.register_first(group_id, content, block):
