@@ -29,19 +29,4 @@ cdef class TodayManager(KVCacheManager):
         bint has_scheduled_reqs=*,
         skip_zeroing_group_ids=*,
     )
-    cpdef _allocate_the_long_way(
-        self,
-        request,
-        Py_ssize_t num_new_tokens,
-        Py_ssize_t num_new_computed_tokens,
-        new_computed_blocks,
-        Py_ssize_t num_lookahead_tokens,
-        Py_ssize_t num_external_computed_tokens,
-        bint delay_cache_blocks,
-        Py_ssize_t num_encoder_tokens,
-        bint full_sequence_must_fit,
-        Py_ssize_t reserved_blocks,
-        bint has_scheduled_reqs,
-        skip_zeroing_group_ids,
-    )
     cpdef list allocate_slots_batch(self, requests, Py_ssize_t num_new_tokens=*, Py_ssize_t num_lookahead_tokens=*)

@@ -211,6 +211,8 @@ class TodayManager(KVCacheManager):
                 register = self.enable_caching and not delay_cache_blocks
                 rows = self._steps.advance(request, request_id, end, num_lookahead_tokens, register)
                 return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
+        if self.watermark_blocks and has_scheduled_reqs and reserved_blocks >= 0 and not _runs(request):
+            reserved_blocks += self.watermark_blocks
         if (
             self._begins
             and num_new_tokens > 0 <= num_lookahead_tokens
@@ -219,52 +221,18 @@ class TodayManager(KVCacheManager):
         ):
             hit = num_new_computed_tokens, None if new_computed_blocks is None else new_computed_blocks.blocks
             room = self.block_pool.get_num_free_blocks() - reserved_blocks
-            if self.watermark_blocks and has_scheduled_reqs and not _runs(request):
-                room -= self.watermark_blocks
             register = self.enable_caching and not delay_cache_blocks
             rows = self._steps.begin(
                 request, hit, num_new_tokens, num_lookahead_tokens, room, full_sequence_must_fit, register
             )
             if rows is not None:
                 return KVCacheBlocks(rows) if rows else None
-        return self._allocate_the_long_way(
-            request,
-            num_new_tokens,
-            num_new_computed_tokens,
-            new_computed_blocks,
-            num_lookahead_tokens,
-            num_external_computed_tokens,
-            delay_cache_blocks,
-            num_encoder_tokens,
-            full_sequence_must_fit,
-            reserved_blocks,
-            has_scheduled_reqs,
-            skip_zeroing_group_ids,
-        )
-
-    def _allocate_the_long_way(
-        self,
-        request: CacheableRequest,
-        num_new_tokens: int,
-        num_new_computed_tokens: int,
-        new_computed_blocks: KVCacheBlocks | None,
-        num_lookahead_tokens: int,
-        num_external_computed_tokens: int,
-        delay_cache_blocks: bool,
-        num_encoder_tokens: int,
-        full_sequence_must_fit: bool,
-        reserved_blocks: int,
-        has_scheduled_reqs: bool,
-        skip_zeroing_group_ids: tuple[int, ...],
-    ) -> KVCacheBlocks | None:
-        """As `allocate_slots`, for a step of which no horizon says anything."""
-        if self.watermark_blocks and has_scheduled_reqs and reserved_blocks >= 0 and not _runs(request):
-            reserved_blocks += self.watermark_blocks
         for manager in self.coordinator.told_of_requests:
             manager.note_request(request)
-        unzeroed = skip_zeroing_group_ids or ()
-        for group in unzeroed:
-            self.coordinator.single_type_managers[group].unzeroed = True
+        managers = self.coordinator.single_type_managers
+        unzeroed = [managers[group] for group in skip_zeroing_group_ids] if skip_zeroing_group_ids else ()
+        for one in unzeroed:
+            one.unzeroed = True
         try:
             return self._allocate_behind_horizon(
                 request,
@@ -279,8 +247,8 @@ class TodayManager(KVCacheManager):
                 reserved_blocks,
             )
         finally:
-            for group in unzeroed:
-                self.coordinator.single_type_managers[group].unzeroed = False
+            for one in unzeroed:
+                one.unzeroed = False
 
     def allocate_slots_batch(
         self, requests: Iterable[CacheableRequest], num_new_tokens: int = 1, num_lookahead_tokens: int = 0
