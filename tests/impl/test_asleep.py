@@ -76,11 +76,25 @@ def test_the_blocks_that_are_taken_next_stay():
     assert AWAKE > 10_000
 
 
+def test_so_many_stay_in_all():
+    """Behind blocks that do not exist there are others, of which none stays."""
+    core = pool(awake=5)
+    first, last = core.get_new_blocks(10), core.get_new_blocks(10)
+    core.free_blocks(first)
+    core.unpin_blocks(last, lambda _: None)
+    ids = [block.block_id for block in first[:5]]
+    del first, last
+    assert core.reset_prefix_cache()
+    assert [block.block_id for block in objects(core)[1:]] == ids
+    core.check()
+
+
 def test_many_are_taken_in_one_call():
     core = pool(blocks=700)
     core.free_blocks(core.get_new_blocks(699))
     order = core.free_ids()
     assert core.reset_prefix_cache()
+    assert objects(core) == [core.null_block]
     assert [block.block_id for block in core.get_new_blocks(600)] == order[:600]
     core.check()
 

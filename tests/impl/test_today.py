@@ -1,6 +1,7 @@
 """Our core by the rule of today, called as a scheduler would. What it decides is compared with the model in lockstep;
 here stands what each feature is, in a few calls, and that the core's own books agree."""
 
+from inspect import Parameter, signature
 from itertools import product
 from typing import Any
 
@@ -187,7 +188,8 @@ def test_blocks_may_outlive_their_request():
     assert core.pool.free_ids()[0] == 3
 
 
-def test_who_gives_back_what_was_lent_gives_back_nothing_of_a_table():
+@pytest.mark.parametrize("give", ["free_blocks", "unpin_blocks"])
+def test_who_gives_back_what_was_lent_gives_back_nothing_of_a_table(give):
     """Only after somebody else has given back a block each has to be asked who holds it."""
     core = Core(full(), blocks=9)
     core.step(asked := core.request("a", range(9)), 9)
@@ -197,7 +199,10 @@ def test_who_gives_back_what_was_lent_gives_back_nothing_of_a_table():
     assert core.pool._trusting
     core.step(other := core.request("b", range(9)), 9)
     table = core.manager.get_blocks("b").blocks[0]
-    core.pool.free_blocks(table[:1])  # whose is it?
+    if give == "free_blocks":
+        core.pool.free_blocks(table[:1])  # whose is it?
+    else:
+        core.pool.unpin_blocks(table[:1], lambda block: None)
     assert not core.pool._trusting
     with pytest.raises(ValueError, match="more often than held"):
         core.manager.free(other)
@@ -244,6 +249,27 @@ def test_without_a_cache_a_state_may_be_shorter_than_the_unit_of_hashes():
     core.step(request, 9)
     core.manager.free(request)
     assert core.pool.get_num_free_blocks() == 19
+
+
+def test_a_model_without_attention_has_no_tables():
+    core = Core(scheduler=4, enable_caching=False)
+    core.step(request := core.request("a", range(9)), 9)
+    assert core.step(request, 1).blocks == core.manager.get_block_ids("a") == ()
+    core.manager.free(request)
+    assert core.pool.get_num_free_blocks() == 19
+
+
+def test_what_nobody_asks_for_is_as_under_vllm():
+    """The defaults of 0.33.0's own manager."""
+    given = {name: one.default for name, one in signature(today.KVCacheManager).parameters.items()}
+    assert {name: value for name, value in given.items() if value is not Parameter.empty} == {
+        **dict.fromkeys(("max_in_flight_tokens", "metrics_collector")),
+        **dict.fromkeys(("use_eagle", "log_stats", "enable_kv_cache_events"), False),
+        **dict.fromkeys(("num_hash_lookahead_tokens", "num_prefill_lookahead", "watermark"), 0),
+        **dict.fromkeys(("dcp_world_size", "pcp_world_size"), 1),
+        "enable_caching": True,
+        "enable_mamba_shared_prefix_checkpoint": False,
+    }
 
 
 def test_a_batch_needs_one_token_of_each_unless_it_says_otherwise():
@@ -361,6 +387,16 @@ def test_a_block_of_another_pool_beside_a_named_one_is_refused_with_it():
     with pytest.raises(ValueError, match="is not of this pool"):
         core.pool.free_blocks([named, strange])
     assert (named.ref_cnt, strange.ref_cnt) == (1, 1)
+
+
+def test_many_blocks_of_another_pool_are_refused():
+    """Also where they stand in its queue as a hit of it would."""
+    core, other = Core(full()), Core(full())
+    strange = other.pool.get_new_blocks(17)
+    other.pool.free_blocks(strange[::-1])
+    with pytest.raises(ValueError, match="is not of this pool"):
+        core.pool.touch(strange)
+    assert other.pool.get_num_free_blocks() == 19
 
 
 def test_a_block_is_not_registered_twice():

@@ -153,13 +153,17 @@ def test_an_event_tells_of_what_is_in_the_part_of_a_block_that_it_names(end, key
     assert event.lookahead_token_ids == [[8], [*range(16)][end : end + 1]]
 
 
+@pytest.mark.parametrize("sizes", [(8, 8), (16, 4)])
 @pytest.mark.parametrize("grid", [1, 4, 8, 12])
-def test_a_step_leaves_its_checkpoint_where_the_rule_says(grid):
-    """Also on grids that the generator does not draw."""
-    core = fine(num_prefill_checkpoint_blocks=1, prefill_checkpoint_alignment=grid)
+def test_a_step_leaves_its_checkpoint_where_the_rule_says(grid, sizes):
+    """Also on grids that the generator does not draw, and where the place at which a hit can end lies before the step:
+    hits end at the blocks of full attention, which are larger."""
+    tokens, size = sizes
+    spec = states(size, num_prefill_checkpoint_blocks=1, prefill_checkpoint_alignment=grid)
+    core = Core(full(tokens), spec, unit=4, scheduler=tokens, blocks=30)
     (leaving,) = core.manager.coordinator.leaving_checkpoints
-    group = Group("mamba", 8, mamba_mode="align", checkpoint=grid)
-    shape = Shape((Group("full", 8), group), 30, 128, 4, 8, 128)
+    group = Group("mamba", size, mamba_mode="align", checkpoint=grid)
+    shape = Shape((Group("full", tokens), group), 30, 128, 4, tokens, 128)
     rule = rules_for(shape)[1]
     found = set()
     for start, length in product(range(41), range(1, 60)):
@@ -212,10 +216,10 @@ def test_a_short_step_knows_of_which_request_it_is():
     assert [i for i, block in enumerate(states_of_a) if not block.is_null] == [2, 6]
 
 
-def _named_states(core, name):
+def _named_states(core, name, size=8):
     """By entry of the states' table, how many tokens the name of its block says."""
     table = core.manager.get_blocks(name).blocks[1]
-    return {i: core.pool.covers(block, (i + 1) * 8) for i, block in enumerate(table) if block.content is not None}
+    return {i: core.pool.covers(block, (i + 1) * size) for i, block in enumerate(table) if block.content is not None}
 
 
 def test_a_checkpoint_has_a_block_and_a_name():
@@ -448,3 +452,36 @@ def test_a_request_that_comes_again_names_a_junction_at_the_end_of_its_prompt():
     request.append_output_token_ids([1, 2])
     core.step(request, 20)
     assert _named_states(core, "a") == {2: 20}
+
+
+def refused_while_written(core, request):
+    """Tokens of a hit that is refused in this step, and taken in the next one."""
+    hit, tokens, _ = core.manager.get_computed_blocks(request)
+    assert core.manager.allocate_slots(request, 2, tokens, hit) is None
+    core.manager.new_step_starts()
+    assert core.step(request, 2, num_new_computed_tokens=tokens, new_computed_blocks=hit) is not None
+    return tokens
+
+
+def test_a_state_that_is_copied_for_this_step_is_read_in_the_next_one():
+    core = fine()
+    core.step(first := core.request("a", range(14)), 12)
+    core.manager.new_step_starts()
+    core.step(first, 2)
+    assert refused_while_written(core, core.request("b", [*range(12), 50, 51])) == 12
+
+
+def test_a_checkpoint_is_read_in_the_step_behind_that_which_leaves_it():
+    """Its entry is behind all that counts as registered where hits end at larger blocks."""
+    core = Core(full(8), states(4, **CHECKPOINT), unit=4, scheduler=8, blocks=30)
+    core.step(core.request("a", range(15)), 15)
+    assert _named_states(core, "a", 4) == {2: 8}
+    assert refused_while_written(core, core.request("b", range(15))) == 8
+
+
+def test_a_prompt_of_whole_blocks_is_looked_up_to_its_end_where_drafts_read_on():
+    core = Core(full(8), states(8), unit=4, scheduler=8, blocks=30, flagged=True)
+    core.step(request := core.request("a", range(14)), 8)
+    core.step(request, 6)
+    core.manager.new_step_starts()
+    assert core.manager.get_computed_blocks(core.request("b", range(12)))[1] == 8
