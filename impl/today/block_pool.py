@@ -104,14 +104,17 @@ class TodayPool(BlockPool):
         self, request: CacheableRequest, table: Sequence[KVCacheBlock], i: int, block_size: int, group_id: int
     ) -> None:
         """As before; behind a folded run the block goes on with it."""
-        if group_id not in self._folding or self.enable_kv_cache_events:
-            BlockPool.cache_full_block(self, request, table, i, block_size, group_id)
+        unit, hashes, block = self.hash_block_size, request.block_hashes, table[i]
+        at = i if block_size == unit else (i + 1) * block_size // unit - 1
+        if self.enable_kv_cache_events or len(hashes) <= at or block.content is not None:
+            self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)  # says what is wrong, if anything is
             return
-        known, hashes, block = self.cached_block_hash_to_block, request.block_hashes, table[i]
-        if len(hashes) <= i or block.content is not None:
-            self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)  # says what is wrong
+        known, content = self.cached_block_hash_to_block, hashes[at]
+        if group_id not in self._folding:
+            block.content, block.run = content, loose_run(group_id)
+            if known.groups[group_id].setdefault(content, block) is not block:
+                known.add(group_id, content, block)
             return
-        content = hashes[i]
         if not i:
             if not known.register_first(group_id, content, block):
                 known.register(group_id, [content], [block], (i, None))
@@ -257,17 +260,35 @@ class TodayPool(BlockPool):
             else:
                 self._num_shared += n if state == 1 else 0
                 return True
-            for other in blocks[: blocks.index(block)]:
-                other.state = state
-            return BlockPool._touch_many(self, blocks)
+            alike = blocks.index(block)
+            self._num_shared += alike if state == 1 else 0
+            self._touch_each(blocks[alike:])
+            return True
         whole = state.queue is queue and n <= state.left == len(state.blocks) - state.at
-        together = whole and state.blocks[: -n - 1 : -1] == blocks
-        if not together and (not own or [block.state for block in blocks].count(state) < n):
+        if whole and state.blocks[: -n - 1 : -1] == blocks:
+            for block in blocks:
+                block.state = 1
+            queue.lose(state, n)
+            return True
+        if not own:
             return BlockPool._touch_many(self, blocks)
-        for block in blocks:
-            block.state = 1
-        queue.lose(state, n)
+        self._touch_each(blocks)
         return True
+
+    def _touch_each(self, blocks: Sequence[KVCacheBlock]) -> None:
+        """Hold blocks of a hit once more, whoever holds each and wherever it waits."""
+        lost, queue = dict[Any, int](), self.free_block_queue
+        for block in blocks:
+            state: Any = block.state
+            if state.__class__ is not int:
+                lost[state] = lost.get(state, 0) + 1
+                block.state = 1
+            else:
+                block.state = state + 1
+                if state == 1:
+                    self._num_shared += 1
+        for batch, n in lost.items():
+            queue.lose(batch, n)
 
     def hold(self, block: KVCacheBlock) -> None:
         """One more reference to a block that is held: of a copy, which counts as no access."""

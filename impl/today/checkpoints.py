@@ -144,7 +144,8 @@ class CheckpointManager(MambaToday):
         if block is self._null_block:
             return
         if not kept and at not in (last, getattr(request, "shared_prefix_boundary", 0)):
-            pool.evict_blocks([block.block_id])
+            if block.content is not None or pool.metrics_collector is not None:
+                pool.evict_blocks([block.block_id])
         elif pool.covers(block, (entry + 1) * self.block_size) != at:
             pool.unname(block)
             self.give_name(request, at, entry, block)

@@ -90,9 +90,14 @@ class TodayCoordinator(KVCacheCoordinator):
         self._every = self.enable_partial_hash_hits or len(managers) == 1
         """Whether ends are named wherever they are, not at the last place where a hit can end."""
         self._naming = [
-            (one, one.names_ends, one if isinstance(one, MambaToday) else None, one.block_size if one.use_eagle else 0)
+            (
+                *(one, one.names_ends, isinstance(one, CheckpointManager)),
+                *(one if isinstance(one, MambaToday) else None, one.block_size if one.use_eagle else 0),
+            )
             for one in managers
         ]
+        self._ends_within = self.hash_block_size + max(self.hash_block_size, self.num_hash_lookahead_tokens)
+        """An end of a prompt that may be named is no more tokens before it."""
         first = managers[0] if len(managers) == 1 else None
         plain = first is not None and not (first.names_ends or first.keeps_states or first.sized_by_encoder)
         self._only = first if plain else None
@@ -267,17 +272,18 @@ class TodayCoordinator(KVCacheCoordinator):
         named = len(request.block_hashes) * self.block_pool.hash_block_size
         at_junction = self._names_junctions_inside and self._is_junction(request, num_computed_tokens)
         every = self._every
-        for manager, names_ends, states, behind in self._naming:
+        at_end = at_junction or num_computed_tokens >= request.num_prompt_tokens - self._ends_within
+        for manager, names_ends, in_every_step, states, behind in self._naming:
             most = min(num_computed_tokens, reach + behind) if behind and reach else reach
             whole = most if most < named else named
             if states is None:
                 manager.cache_blocks(request, whole, self.retention_interval)
-                if names_ends:
+                if names_ends and at_end:
                     manager.name_end(request, num_computed_tokens if every else most, num_computed_tokens, at_junction)
                 continue
             first = states.num_cached_block.get(request_id, 0)
             states.cache_blocks(request, whole, self.retention_interval)
-            if names_ends:
+            if names_ends and (at_end or in_every_step):
                 states.name_end(request, num_computed_tokens if every else most, num_computed_tokens, at_junction)
             end = states.num_cached_block.get(request_id, 0)
             if first < end:

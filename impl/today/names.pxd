@@ -1,7 +1,7 @@
 cimport cython
 
 from ..pool.block cimport KVCacheBlock, Run
-from .folded cimport FoldingMap
+from .folded cimport FoldingMap, Folds
 
 
 cdef class SeveralNames(FoldingMap):
@@ -12,7 +12,7 @@ cdef class SeveralNames(FoldingMap):
     @cython.locals(run=Run)
     cpdef mark(self, KVCacheBlock block, group)
     cpdef bint is_marked(self, KVCacheBlock block)
-    @cython.locals(run=Run, registered=dict)
+    @cython.locals(run=Run, folds=Folds, registered=dict)
     cpdef bint forget(self, KVCacheBlock block)
     @cython.locals(run=Run, block=KVCacheBlock)
     cpdef bint take_end(self, list blocks)

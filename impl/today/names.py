@@ -70,7 +70,8 @@ class SeveralNames(FoldingMap):
             self.partial.pop(block.block_id, None)
             for group, other in self.further.pop(block.block_id, ()):
                 self.remove(group, other, block.block_id)
-        registered = self.index_of(run.group)
+        folds = self.folds.get(run.group)
+        registered = self.groups[run.group] if folds is None else folds.index
         if registered.get(content) is not block:
             return FoldingMap.forget(self, block)
         del registered[content]
