@@ -225,7 +225,8 @@ class BlockHashToBlockMap:
             block = blocks[i]
             run = block.run
             if run is not None:
-                n = _end_of_run(run, blocks, i) if run.whole and run.blocks[-1] is block else 0
+                many = size - i >= _WORTH_A_RUN and run.whole and run.blocks[-1] is block
+                n = _end_of_run(run, blocks, i) if many else 0
                 if n > 0:
                     self._forget_end(run, blocks[i : i + n])
                     i += n

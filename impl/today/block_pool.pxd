@@ -38,7 +38,7 @@ cdef class TodayPool(BlockPool):
         queue=FreeKVCacheBlockQueue, n=Py_ssize_t, whole=bint, alike=Py_ssize_t, own=bint, block=KVCacheBlock
     )
     cpdef bint _touch_many(self, blocks)
-    @cython.locals(queue=FreeKVCacheBlockQueue, lost=dict, block=KVCacheBlock)
+    @cython.locals(queue=FreeKVCacheBlockQueue, n=Py_ssize_t, block=KVCacheBlock)
     cpdef _touch_each(self, blocks)
     cpdef hold(self, KVCacheBlock block)
     @cython.locals(block=KVCacheBlock, queue=FreeKVCacheBlockQueue, own=Py_ssize_t, n=Py_ssize_t)

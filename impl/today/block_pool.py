@@ -277,17 +277,23 @@ class TodayPool(BlockPool):
 
     def _touch_each(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Hold blocks of a hit once more, whoever holds each and wherever it waits."""
-        lost, queue = dict[Any, int](), self.free_block_queue
+        queue, n = self.free_block_queue, 0
+        batch: Any = None
         for block in blocks:
             state: Any = block.state
-            if state.__class__ is not int:
-                lost[state] = lost.get(state, 0) + 1
-                block.state = 1
-            else:
-                block.state = state + 1
+            if state is batch:
+                n += 1
+            elif state.__class__ is int:
                 if state == 1:
                     self._num_shared += 1
-        for batch, n in lost.items():
+                block.state = state + 1
+                continue
+            else:
+                if n:
+                    queue.lose(batch, n)
+                batch, n = state, 1
+            block.state = 1
+        if n:
             queue.lose(batch, n)
 
     def hold(self, block: KVCacheBlock) -> None:

@@ -96,7 +96,8 @@ class TodayCoordinator(KVCacheCoordinator):
             )
             for one in managers
         ]
-        self._ends_within = self.hash_block_size + max(self.hash_block_size, self.num_hash_lookahead_tokens)
+        unit = self.block_pool.hash_block_size
+        self._ends_within = unit + max(unit, self.num_hash_lookahead_tokens)
         """An end of a prompt that may be named is no more tokens before it."""
         first = managers[0] if len(managers) == 1 else None
         plain = first is not None and not (first.names_ends or first.keeps_states or first.sized_by_encoder)

@@ -226,7 +226,7 @@ class TodayManager(KVCacheManager):
                 request, hit, num_new_tokens, num_lookahead_tokens, room, full_sequence_must_fit, register
             )
             if rows is not None:
-                return KVCacheBlocks(rows) if rows else None
+                return KVCacheBlocks(rows) if any(rows) else self.empty_kv_cache_blocks if rows else None
         for manager in self.coordinator.told_of_requests:
             manager.note_request(request)
         managers = self.coordinator.single_type_managers

@@ -95,7 +95,8 @@ def test_a_request_begins_once():
 
 
 def test_who_has_something_to_say_of_a_first_step_is_asked():
-    """Names inside blocks, states, an encoder: they go the long way."""
+    """Names inside blocks beside windows, drafts of states, an encoder: they go the long way."""
     assert cores((full,), 8)[0].manager._begins
-    assert not Core(full(8), states(), unit=4, scheduler=8, blocks=8).manager._begins
+    assert Core(full(8), states(), unit=4, scheduler=8, blocks=8).manager._begins
+    assert not Core(full(8), states(num_speculative_blocks=1), unit=4, scheduler=8, blocks=8).manager._begins
     assert not Core(full(8), window(4), unit=4, scheduler=8, blocks=8).manager._begins
