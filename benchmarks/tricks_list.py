@@ -18,7 +18,9 @@ from blockproof.impl.pool.block_pool import BlockPool
 from blockproof.impl.pool.free_queue import FreeKVCacheBlockQueue
 from blockproof.impl.pool.hash_map import BlockHashToBlockMap
 from blockproof.impl.today.block_pool import TodayPool
+from blockproof.impl.today.coordinator import TodayCoordinator
 from blockproof.impl.today.folded import FoldingMap
+from blockproof.impl.today.steps import StepsBehindPrompts
 from blockproof.proofs import linked_queue
 
 
@@ -167,6 +169,7 @@ def _allocate_each(self: Any, requests: Any, num_new_tokens: int = 1, num_lookah
 
 _LONG_WAY = ((RunningSteps, "note", lambda self, *given: None), (RunningSteps, "look", lambda self, *given: 0))
 _NO_FIRST_STEPS = ((RunningSteps, "begin", lambda self, *given: None),)
+_NO_PROMPT_STEPS = ((StepsBehindPrompts, "begin", lambda self, *given: None),)
 _LINKED = (
     (free_queue, "FreeKVCacheBlockQueue", linked_queue.FreeKVCacheBlockQueue),
     (block, "KVCacheBlock", linked_queue.KVCacheBlock),
@@ -257,6 +260,14 @@ TRICKS: tuple[Trick, ...] = (
         )
         for name, entry in (("first-steps", "brief"), ("first-steps-sliding", "brief-sliding"))
     ],
+    _trick(
+        "prompt-steps",
+        "every step of a prompt asks all that any step can ask",
+        _NO_PROMPT_STEPS,
+        TodayCoordinator.most_blocks_to_allocate,
+        "today-inside",
+        core="impl-today",
+    ),
     _trick(
         "batch",
         "a loop over the requests",

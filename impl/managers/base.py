@@ -12,12 +12,7 @@ from ..hashing.extra_keys import CacheableRequest
 from ..pool.block import Hit, KVCacheBlock, TailHit, ids_of, with_and_without_identity
 from ..pool.block_pool import BlockPool
 from ..specs.base import cdiv
-from ..specs.interface import (
-    FullAttentionSpec,
-    KVCacheSpec,
-    MLAAttentionSpec,
-    TQFullAttentionSpec,
-)
+from ..specs.interface import FullAttentionSpec, KVCacheSpec, MLAAttentionSpec, TQFullAttentionSpec
 from .hit_search import HitBlocks, HitSearch, HitTerms, PrefixSearch
 from .overrides import AskedPool, Overridable
 from .reachable import ReachableBlocks
@@ -43,6 +38,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
     """Whether a table is more than added to and nulled."""
     notes_registered = False
     """Whether `note_registered` is to be told of blocks."""
+    waits_for_hashes = False
+    """Whether a full block that has no hash yet stays unregistered; else it is an error."""
     keeps_states = False
     """Whether blocks hold states, of which a step writes few: then `note_step` is to be told of steps."""
     drafts_read_behind = True

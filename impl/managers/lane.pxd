@@ -18,6 +18,7 @@ cdef class Lane:
     cdef public bint single
     cdef public bint moves
     cdef public bint notes_registered
+    cdef public bint waits
     cdef public bint keeps_states
     cdef public bint begins
     cdef public dict skips
@@ -33,7 +34,7 @@ cdef class Lane:
     cpdef find_place(self, request_id)
     cpdef look_ahead(self, request_id, Py_ssize_t num_settled_tokens)
     @cython.locals(block=KVCacheBlock)
-    cpdef register(self, request, request_id, list table, Py_ssize_t i)
+    cpdef bint register(self, request, request_id, list table, Py_ssize_t i)
     @cython.locals(size=Py_ssize_t, pool=BlockPool, named=Py_ssize_t, end=Py_ssize_t)
     cpdef Py_ssize_t register_row(self, request, list table, Py_ssize_t known, Py_ssize_t tokens)
     @cython.locals(size=Py_ssize_t, step=Py_ssize_t, known=Py_ssize_t)

@@ -25,6 +25,7 @@ class Lane:
         self.caching = manager.enable_caching
         self.moves = manager.moves_blocks
         self.notes_registered = manager.notes_registered
+        self.waits = manager.waits_for_hashes
         self.keeps_states = manager.keeps_states
         self.single = every_block and manager.registers_every_block and step == self.size and not manager.use_eagle
         """Whether a block is registered as soon as it is full, whatever comes behind it."""
@@ -93,8 +94,10 @@ class Lane:
         else:
             self.skips[request_id] = self.manager.skips_at(num_settled_tokens)
 
-    def register(self, request: CacheableRequest, request_id: str, table: list[KVCacheBlock], i: int) -> None:
-        """Register entry `i` of a table, the next one, which hits can use."""
+    def register(self, request: CacheableRequest, request_id: str, table: list[KVCacheBlock], i: int) -> bool:
+        """Register entry `i` of a table, the next one, which hits can use. False if it waits for its hash."""
+        if self.waits and len(request.block_hashes) * self.pool.hash_block_size < (i + 1) * self.size:
+            return False
         block = table[i]
         if block is not self.pool.null_block and (not self.keeps_states or self.manager.stands(request_id, i)):
             self.pool.cache_full_block(request, table, i, self.size, self.group)
@@ -103,13 +106,16 @@ class Lane:
                 if self.extra:  # it goes sooner than it would have
                     self.look_ahead(request_id, 0)
         self.registered[request_id] = i + 1
+        return True
 
     def register_row(self, request: CacheableRequest, table: list[KVCacheBlock], known: int, tokens: int) -> int:
         """Register what so many tokens fill behind the first `known` entries of a table, of which none is null and hits
         can use each: how many entries are registered then."""
         size, pool = self.size, self.pool
-        named = len(request.block_hashes) * pool.hash_block_size
-        end = (tokens if tokens < named else named) // size
+        if self.waits:
+            named = len(request.block_hashes) * pool.hash_block_size
+            tokens = tokens if tokens < named else named
+        end = tokens // size
         if end == known + 1:
             pool.cache_full_block(request, table, known, size, self.group)
         elif end > known:

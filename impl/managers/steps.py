@@ -264,8 +264,8 @@ class RunningSteps:
                     lane.manager.note_step(request_id, request.num_computed_tokens, request.num_tokens, tokens)
                 if at <= cached:
                     if cached < at + size:
-                        lane.register(request, request_id, table, known)
-                        at += size
+                        if lane.register(request, request_id, table, known):
+                            at += size
                     elif not lane.keeps_states and table[known] is not self._pool.null_block:
                         at = (lane.register_row(request, table, known, cached) + 1) * size
             if at <= cached:
@@ -344,8 +344,8 @@ class OneGroupSteps(RunningSteps):
             if cached > tokens:
                 cached = tokens
             if at <= cached < at + size:
-                lane.register(request, request_id, table, known)
-                at += size
+                if lane.register(request, request_id, table, known):
+                    at += size
             elif at <= cached:
                 at = (lane.register_row(request, table, known, cached) + 1) * size
         if at <= room:

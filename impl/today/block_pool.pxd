@@ -19,7 +19,13 @@ cdef class TodayPool(BlockPool):
     cdef public dict partial
 
     @cython.locals(
-        unit=Py_ssize_t, at=Py_ssize_t, known=SeveralNames, block=KVCacheBlock, before=KVCacheBlock, run=Run, folds=Folds
+        unit=Py_ssize_t,
+        at=Py_ssize_t,
+        known=SeveralNames,
+        block=KVCacheBlock,
+        before=KVCacheBlock,
+        run=Run,
+        folds=Folds,
     )
     cpdef cache_full_block(self, request, list table, Py_ssize_t i, Py_ssize_t block_size, group_id)
     @cython.locals(blocks=list, per=Py_ssize_t, contents=list)
@@ -35,7 +41,13 @@ cdef class TodayPool(BlockPool):
     cpdef list get_new_blocks(self, Py_ssize_t num_blocks)
     cpdef KVCacheBlock get_new_block(self)
     @cython.locals(
-        queue=FreeKVCacheBlockQueue, n=Py_ssize_t, whole=bint, alike=Py_ssize_t, own=bint, block=KVCacheBlock
+        queue=FreeKVCacheBlockQueue,
+        n=Py_ssize_t,
+        whole=bint,
+        alike=Py_ssize_t,
+        first=Py_ssize_t,
+        own=bint,
+        block=KVCacheBlock,
     )
     cpdef bint _touch_many(self, blocks)
     @cython.locals(queue=FreeKVCacheBlockQueue, n=Py_ssize_t, block=KVCacheBlock)

@@ -113,7 +113,7 @@ class TodayPool(BlockPool):
         if group_id not in self._folding:
             block.content, block.run = content, loose_run(group_id)
             if known.groups[group_id].setdefault(content, block) is not block:
-                known.add(group_id, content, block)
+                self.cached_block_hash_to_block.add(group_id, content, block)
             return
         if not i:
             if not known.register_first(group_id, content, block):
@@ -248,7 +248,8 @@ class TodayPool(BlockPool):
         then one comparison with the end of their batch, of which none is missing, tells that they stand in it."""
         state: Any = blocks[0].state
         queue, n = self.free_block_queue, len(blocks)
-        own = isinstance(blocks, Hit) and self._made[blocks[0].block_id] is blocks[0]
+        first, made = blocks[0].block_id, self._made
+        own = isinstance(blocks, Hit) and 0 <= first < len(made) and made[first] is blocks[0]
         if isinstance(state, int):
             if not own or state <= 0:
                 return BlockPool._touch_many(self, blocks)

@@ -12,6 +12,7 @@ from ..specs.base import cdiv
 from ..specs.interface import KVCacheConfig
 from .block_pool import TodayPool
 from .coordinator import Found, TodayCoordinator, coordinator_of_today
+from .managers import ByNames
 from .request import RequestStatus, TodayRequest
 from .rings import RingManager
 from .states import MambaToday
@@ -229,8 +230,9 @@ class TodayManager(KVCacheManager):
                 return KVCacheBlocks(rows) if any(rows) else self.empty_kv_cache_blocks if rows else None
         for manager in self.coordinator.told_of_requests:
             manager.note_request(request)
-        managers = self.coordinator.single_type_managers
-        unzeroed = [managers[group] for group in skip_zeroing_group_ids] if skip_zeroing_group_ids else ()
+        unzeroed: Sequence[ByNames] = ()
+        if skip_zeroing_group_ids:
+            unzeroed = [self.coordinator.single_type_managers[group] for group in skip_zeroing_group_ids]
         for one in unzeroed:
             one.unzeroed = True
         try:

@@ -28,6 +28,7 @@ class ByNames(SingleTypeKVCacheManager):
     """What all types have in common by the rule of today."""
 
     block_pool: TodayPool
+    waits_for_hashes = True
     is_thinned = False
     """Whether a retention interval says anything of the type."""
     lacking_at_junction = 0

@@ -230,6 +230,8 @@ _WRONG: tuple[Wrong, ...] = (
 _WRONG_TODAY: tuple[Wrong, ...] = (
     ("of a hit that is held nothing is counted", "_touch_many", "self._num_shared += n if state == 1 else 0", "pass"),
     ("the queue is not told of a hit", "_touch_many", "queue.lose(state, n)", "pass"),
+    ("of a hit that others hold in part nothing is counted", "_touch_each", "self._num_shared += 1", "pass"),
+    ("of a hit that waits in two batches one counts less", "_touch_each", "batch, n = state, 1", "batch, n = state, 0"),
     ("what has no name goes to the back", "release_by_names", "queue.prepend_n(others)", "queue.append_n(others)"),
     ("of a table whose middle others hold all stays", "_let_go_shared", "if state == 1:", "if False:"),
     ("what others hold of a table keeps its references", "_let_go_shared", "block.state = less", "pass"),

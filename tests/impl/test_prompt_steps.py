@@ -35,7 +35,7 @@ def state(core):
     pool, managers = core.pool, core.manager.coordinator.single_type_managers
     rows = [{name: [one.block_id for one in row] for name, row in one.req_to_blocks.items() if row} for one in managers]
     kept = [
-        (dict(one.num_cached_block), list(one.take_new_block_ids()), {name: tail[:1] for name, tail in one.tails.items()})
+        (dict(one.num_cached_block), one.take_new_block_ids(), {name: tail.entry for name, tail in one.tails.items()})
         for one in managers
     ]
     of_states = [
@@ -97,10 +97,10 @@ def test_a_step_of_a_prompt_is_what_the_long_way_makes_of_it(specs, features, bl
         for core in two_cores(specs, blocks, **features):
             told = []
             prompt, other = list(range(length)), [*range(min(apart, length)), *range(50, 60)]
-            for name, tokens, kept in (("a", prompt, True), ("b", prompt, False), ("c", other, False), ("d", other, False)):
+            for name, tokens in (("a", prompt), ("b", prompt), ("c", other), ("d", other)):
                 request, more = run(core, tokens, name, chunks, whole)
                 told += more
-                if not kept or more[-1] is None:
+                if name != "a" or more[-1] is None:
                     core.manager.free(request)
                     told.append(state(core))
             said.append(told)

@@ -11,6 +11,7 @@ from blockproof.fuzz.opening.known_deviations import model_for
 from blockproof.impl import today
 from blockproof.impl.hashing.block_hash import BlockHash
 from blockproof.impl.hashing.block_hashing import external_hashes
+from blockproof.impl.pool.block import Hit
 from blockproof.impl.today.hashing import LastHashes
 from blockproof.model.features.today import TODAY
 from blockproof.model.ops import Group, Shape
@@ -389,13 +390,14 @@ def test_a_block_of_another_pool_beside_a_named_one_is_refused_with_it():
     assert (named.ref_cnt, strange.ref_cnt) == (1, 1)
 
 
-def test_many_blocks_of_another_pool_are_refused():
-    """Also where they stand in its queue as a hit of it would."""
+@pytest.mark.parametrize("kind", [list, Hit])
+def test_many_blocks_of_another_pool_are_refused(kind):
+    """Also where they stand in its queue as a hit of it would, and where this pool has not made so many blocks yet."""
     core, other = Core(full()), Core(full())
     strange = other.pool.get_new_blocks(17)
     other.pool.free_blocks(strange[::-1])
     with pytest.raises(ValueError, match="is not of this pool"):
-        core.pool.touch(strange)
+        core.pool.touch(kind(strange))
     assert other.pool.get_num_free_blocks() == 19
 
 

@@ -1,4 +1,4 @@
-"""Wrong decisions about many blocks at once, and about first steps, planted into our core of today."""
+"""Wrong decisions about many blocks at once, first steps and steps of prompts, planted into our core of today."""
 
 from blockproof.fuzz.faults.registry import wrap
 
@@ -68,6 +68,48 @@ def rows_to_the_last_token(manager):
         wrap(lane, "register_row", lambda original, *given: original(*given[:-1], given[-1] + 1))
 
 
+def prompt_step_without_room(manager):
+    """A step of a prompt with states takes all the room that the pool has."""
+
+    def begin(original, request, hit, new, lookahead, room, whole, register):
+        return original(request, hit, new, lookahead, 1 << 30, whole, register)
+
+    wrap(manager.coordinator.steps, "begin", begin)
+
+
+def state_of_a_hit_not_held(manager):
+    """A step of a prompt behind a hit does not hold the state that it goes on from."""
+
+    def attach(original, lane, request_id, found, row):
+        original(lane, request_id, found, row)
+        if lane.keeps_states:
+            manager.block_pool.release([row[-1]])
+
+    wrap(manager.coordinator.steps, "_attach", attach)
+
+
+def part_of_a_hit_not_copied(manager):
+    """A step of a prompt behind a hit writes on in the block in which that ends."""
+
+    def attach(original, lane, request_id, *given):
+        original(lane, request_id, *given)
+        lane.manager.tails.pop(request_id, None)
+
+    wrap(manager.coordinator.steps, "_attach", attach)
+
+
+def state_hit_while_it_is_written(manager):
+    """A step of a prompt goes on from a state that this very step writes."""
+
+    def fit(original, found, blocks):
+        for lane in manager.coordinator.steps.lanes:
+            if lane.keeps_states:
+                lane.manager.cached_blocks_this_step.clear()
+        return original(found, blocks)
+
+    wrap(manager.coordinator.steps, "_fit", fit)
+
+
 BULK = {
     "shared-as-the-first": (shared_as_the_first, ("full",)),
     "together-as-the-first": (together_as_the_first, ("full",)),
@@ -76,5 +118,9 @@ BULK = {
     "begun-without-room-for-all": (begun_without_room_for_all, ("full",)),
     "begun-without-drafts": (begun_without_drafts, ("full", "full+sliding")),
     "rows-to-the-last-token": (rows_to_the_last_token, ("full", "full+sliding")),
+    "prompt-step-without-room": (prompt_step_without_room, ("full+mamba",)),
+    "state-of-a-hit-not-held": (state_of_a_hit_not_held, ("full+mamba",)),
+    "part-of-a-hit-not-copied": (part_of_a_hit_not_copied, ("full+mamba",)),
+    "state-hit-while-it-is-written": (state_hit_while_it_is_written, ("full+mamba",)),
 }
 """Each with the kinds of cores in which it is looked for."""
