@@ -366,20 +366,21 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
 
     def verify_and_split_kv_cache_groups(self) -> None:
         """Find the distinct specs, full attention first: its search bounds the others' at little cost."""
-        ids_by_spec: list[tuple[KVCacheSpec, list[int]]] = []
+        ids_by_spec: list[tuple[KVCacheSpec, object, list[int]]] = []
         for i, group in enumerate(self.kv_cache_config.kv_cache_groups):
-            ids = next((ids for spec, ids in ids_by_spec if spec == group.kv_cache_spec), None)
-            if ids is None:
-                ids_by_spec.append((group.kv_cache_spec, [i]))
+            spec, told = group.kv_cache_spec, getattr(group, "told", None)
+            known = [ids for one, other, ids in ids_by_spec if one == spec and other == told]
+            if known:
+                known[0].append(i)
             else:
-                ids.append(i)
+                ids_by_spec.append((spec, told, [i]))
         if len(ids_by_spec) <= 1 and self._differ:
             raise AssertionError(
                 f"{len(ids_by_spec)} distinct specs: a hybrid model has at least two; put equal layers into one group"
             )
         ids_by_spec.sort(key=lambda item: not isinstance(item[0], FullAttentionSpec))
         self.attention_groups = []
-        for spec, ids in ids_by_spec:
+        for spec, _, ids in ids_by_spec:
             manager_cls = type(self.single_type_managers[ids[0]])
             use_eagle = manager_cls.drafts_read_behind and not self.eagle_group_ids.isdisjoint(ids)
             terms = manager_cls.hit_terms(ids, self.block_pool, spec, use_eagle, self.scheduler_block_size)

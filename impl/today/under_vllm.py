@@ -6,7 +6,7 @@ used: of each, what a core asks stands in a spec of ours.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -60,6 +60,14 @@ _REFUSED = {"bounded_replay": False}
 """Fields of windows that our core does not know, with what they have to be."""
 
 
+@dataclass
+class GroupForVllm(KVCacheGroupSpec):
+    """A group, and what vLLM says of it."""
+
+    told: object = None
+    """Its spec there: groups that differ in a field that a core never asks for are looked up apart all the same."""
+
+
 def spec_of(theirs: Any) -> KVCacheSpec:
     """Our spec of what vLLM's says. NotImplementedError for one that our core cannot serve."""
     if (members := getattr(theirs, "kv_cache_specs", None)) is not None:
@@ -77,7 +85,9 @@ def spec_of(theirs: Any) -> KVCacheSpec:
 def config_of(theirs: Any) -> own.TodayConfig:
     """The same of a configuration."""
     groups = [
-        KVCacheGroupSpec(list(group.layer_names), spec_of(group.kv_cache_spec), is_eagle_group=group.is_eagle_group)
+        GroupForVllm(
+            list(group.layer_names), spec_of(group.kv_cache_spec), group.is_eagle_group, told=group.kv_cache_spec
+        )
         for group in theirs.kv_cache_groups
     ]
     interval = theirs.prefix_cache_retention_interval

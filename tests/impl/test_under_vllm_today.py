@@ -166,3 +166,18 @@ def test_what_was_generated_is_found_again_at_the_interval_of_0() -> None:
 
 
 FULL = impl.FullAttentionSpec(4, num_kv_heads=1, head_size=1, dtype=FLOAT)
+
+
+def test_groups_that_differ_for_the_engine_alone_are_looked_up_apart() -> None:
+    """A window of a draft model needs what is behind a hit; that of the model, equal in all that a core asks, not."""
+    layout = {"block_size": 4, "num_kv_heads": 1, "head_size": 1, "dtype": float}
+    full, sliding = (type(f"{kind}Spec", (SimpleNamespace,), {}) for kind in ("FullAttention", "SlidingWindow"))
+    for of_model, expected in ((False, [False, False, True]), (True, [False, True])):
+        specs = [full(**layout), *[sliding(**layout, sliding_window=8, is_draft=mark) for mark in (of_model, True)]]
+        groups = [
+            SimpleNamespace(layer_names=[str(i)], kv_cache_spec=spec, is_eagle_group=i == 2)
+            for i, spec in enumerate(specs)
+        ]
+        config = SimpleNamespace(num_blocks=40, kv_cache_groups=groups, prefix_cache_retention_interval=None)
+        coordinator: Any = ManagerForVllm(config, 128, 4, 4).coordinator
+        assert [alike.use_eagle for alike in coordinator.attention_groups] == expected
