@@ -328,7 +328,7 @@ class TodayManager(KVCacheManager):
         """Per group the ids of the blocks with these tokens; of states and of an encoder all."""
         rows: list[list[int]] = []
         for manager in self.coordinator.single_type_managers:
-            ids, size = ids_of(manager.req_to_blocks.get(request_id, [])), manager.kv_cache_spec.block_size
+            ids, size = ids_of(manager.req_to_blocks.get(request_id, [])), manager.block_size
             whole = manager.keeps_states or manager.sized_by_encoder
             rows.append(ids if whole else ids[: cdiv(num_computed_tokens, size)])
         return tuple(rows)

@@ -427,3 +427,12 @@ def test_of_a_block_that_somebody_has_taken_out_of_the_map_nobody_is_told_that_i
     core.pool.get_new_blocks(3)
     gone: list[Any] = core.manager.take_events()
     assert [event.block_hashes for event in gone] == [[one] for one in external_hashes(request.block_hashes[1:])]
+
+
+def test_over_ranks_a_block_has_computed_tokens_if_any_rank_has_some():
+    """vLLM 0.33.0 counts what one rank holds of a block."""
+    core = Core(full(), unit=8, scheduler=8, dcp_world_size=2)
+    request = core.request("a", range(12))
+    for computed, blocks in ((8, [1]), (1, [1, 2]), (3, [1, 2])):
+        core.step(request, computed, num_lookahead_tokens=12)
+        assert core.manager.get_block_ids_for_computed_tokens("a", request.num_computed_tokens) == (blocks,)

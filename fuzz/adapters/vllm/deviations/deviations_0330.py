@@ -9,10 +9,10 @@ from typing import Any
 
 from .....model import arith, lookup
 from .....model.attention import CoreError, Full, Mamba, demand
-from .....model.features import copies, inside, reports, today
+from .....model.features import copies, inside, queries, reports, today
 from .....model.identity import overlapping_items
 from .....model.kinds import rswa
-from .....model.ops import NULL, Item, Shape, Submit
+from .....model.ops import NULL, Item, Shape, Submit, Value
 from .....model.state import Request
 from .....model.tables import BlockIds, Core, Policy
 from ....targets.deviations import Deviation, Note, UndefinedStateError
@@ -33,6 +33,7 @@ from .kept_blocks import EARLY, IN_PART
 
 REPORTED, UNREPORTED = "reported-as-whole", "connector-unreported"
 CHAIN_LATE, BEYOND = "registers-chains-late", "replay-boundary-beyond"
+BY_RANK = "computed-blocks-by-rank"
 OF_CHAINS = (PAST, CHAIN_LATE, BEYOND)
 """Those of chains of draft models."""
 OF_KINDS = OUTPUT_NAMED, LATE = "output-named-as-prompt", "gap-a-token-late"
@@ -74,6 +75,15 @@ DEVIATIONS: tuple[Deviation, ...] = (
         reason="of a hit for a connector that groups look for apart from each other, a full report tells nothing",
         condition="`kv_cache_report_mode=full`, events, a connector, full attention with Mamba",
         source="Found by lockstep.",
+    ),
+    Deviation(
+        BY_RANK,
+        reason=(
+            "over several ranks, the blocks with computed tokens are counted as if each held what one rank has of it: "
+            "a connector is given blocks of a request that has ended in which nothing has been computed"
+        ),
+        condition="context parallelism; blocks for tokens that are not computed, such as lookahead",
+        source="Found by reading.",
     ),
     Deviation(
         "windows-left-behind",
@@ -382,6 +392,13 @@ def _overlap(items: Sequence[Item]) -> bool:
     return any(item.offset < end for item, end in zip(items[1:], ends, strict=False))
 
 
+def read_by_rank(note: Note, core: Core, name: str) -> tuple[Value, ...]:
+    """What a scheduler asks besides, by blocks of one rank."""
+    told = queries.read(core, name, by_rank=True)
+    note(BY_RANK, told != queries.read(core, name))
+    return told
+
+
 def policy_of(declared: Collection[str], note: Note) -> Policy:
     """What a core decides that has the deviations with these ids."""
     base = replace(today.TODAY, null_skipped=partial(null_late, note)) if LATE in declared else today.TODAY
@@ -393,6 +410,8 @@ def policy_of(declared: Collection[str], note: Note) -> Policy:
 def policy_by(rules: deviations.Rules, declared: Collection[str], note: Note) -> Policy:
     """The same by these rules."""
     policy = deviations.policy_of(declared, note, rules)
+    if BY_RANK in declared:
+        policy = replace(policy, read=partial(read_by_rank, note))
     if REPORTED in declared:
         said = _Unsaid(replace(policy, report=partial(report_all, note)))
         policy = replace(policy, report=said.report, junction=said.junction if policy.junction is not None else None)
