@@ -2,7 +2,7 @@
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -24,6 +24,20 @@ class Trial(NamedTuple):
     """What is wrong in the last of them; nothing if all are right."""
     counterexample: Mapping[str, int] | None = None
     """In numbers; by default that of the case."""
+
+
+def first_wrong(cases: Iterable[tuple[object, Callable[[], str]]]) -> Trial:
+    """Try cases, of which each says what is wrong in it, up to the first in which something is; an error is, too."""
+    evidence = Evidence()
+    for case, said in cases:
+        try:
+            wrong = said()
+        except Exception as error:
+            wrong = f"{type(error).__name__}: {error}"
+        evidence.tried(case, not wrong)
+        if wrong:
+            return Trial(evidence, f"{case}: {wrong}")
+    return Trial(evidence)
 
 
 @dataclass(frozen=True, kw_only=True)

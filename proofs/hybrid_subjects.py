@@ -53,7 +53,7 @@ class CoreSearch:
     def __init__(self, scope: Scope, names: Names, dtype: object) -> None:
         shape = scope.shape
         groups = [
-            names("KVCacheGroupSpec")([f"layer.{i}"], _spec(group, names, dtype), is_eagle_group=group.eagle)
+            names("KVCacheGroupSpec")([f"layer.{i}"], spec_of(group, names, dtype), is_eagle_group=group.eagle)
             for i, group in enumerate(scope.groups)
         ]
         manager = names("KVCacheManager")(
@@ -174,7 +174,8 @@ class _Cache:
             self._now[group] = new
 
 
-def _spec(group: Group, names: Names, dtype: object) -> Any:
+def spec_of(group: Group, names: Names, dtype: object) -> Any:
+    """The spec of such a group in the core with these names. ValueError for a kind that no scope has."""
     sizes = {"block_size": group.block_size, "num_kv_heads": group.num_heads, "head_size": 1, "dtype": dtype}
     match group.kind:
         case "full":

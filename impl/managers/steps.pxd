@@ -48,6 +48,7 @@ cdef class RunningSteps:
         missing=Py_ssize_t,
         needed=Py_ssize_t,
         row=list,
+        table=list,
     )
     cpdef begin(
         self,

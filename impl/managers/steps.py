@@ -158,15 +158,20 @@ class RunningSteps:
                 return None
             self._pool.touch(found)
             lane.registered[request_id] = held
-        row = lane.begin(missing)
-        lane.tables[request_id] = [*found, *row]
+            table = lane.tables[request_id]
+            table += found
+            row = lane.begin(missing)
+            table += row
+        else:
+            row = lane.begin(missing)
+            table = lane.tables[request_id] = row[:]
         if register:
             if cached > tokens:
                 cached = tokens
             if not lane.single:
                 self._cache_blocks(request, cached)
             elif cached >= size:
-                lane.register_row(request, lane.tables[request_id], held, cached)
+                lane.register_row(request, table, held, cached)
         self.due[request_id] = 0
         return (row,)
 

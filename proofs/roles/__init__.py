@@ -80,7 +80,7 @@ def _names_of_impl(name: str) -> Any:
 
 def impl_today() -> Subject:
     """Those of our core by the rule of today: its own classes where it has any, and those under them."""
-    from ...impl.today import asleep, block_pool, coordinator, hashing, kv_cache_manager, managers
+    from ...impl.today import asleep, block_pool, coordinator, hashing, kv_cache_manager, managers, request
     from ...impl.today.names import SeveralNames
 
     mine: Mapping[str, Any] = {
@@ -91,6 +91,7 @@ def impl_today() -> Subject:
         "FreeKVCacheBlockQueue": asleep.SleepyQueue,
         "HybridKVCacheCoordinator": coordinator.HybridToday,
         "KVCacheManager": kv_cache_manager.TodayManager,
+        "Request": request.TodayRequest,
         "UnitaryKVCacheCoordinator": coordinator.UnitaryToday,
     }
     rest = impl()

@@ -99,6 +99,7 @@ class Pool:
 
     null_block = NULL_BLOCK
     num_gpu_blocks = 1_000_000
+    enable_kv_cache_events = False
     num_hash_lookahead_tokens = 0
 
     def __init__(self, symbolic: bool) -> None:
@@ -199,7 +200,9 @@ def _counting(kind: Any) -> Any:
     def counted(cls: Any, blocks: Any) -> Any:
         return _unheld(blocks) if isinstance(blocks, SymbolicTable) else real(blocks)
 
-    return type(kind)(kind.__name__, (kind,), {"_get_num_evictable_blocks": classmethod(counted)})
+    # Of the module of the core, which tells its own classes from those of others by it.
+    own = {"__module__": kind.__module__, "_get_num_evictable_blocks": classmethod(counted)}
+    return type(kind)(kind.__name__, (kind,), own)
 
 
 def _whole_blocks(x: Any, b: Any) -> Any:
@@ -237,6 +240,9 @@ class Managed:
             "_null_block": NULL_BLOCK,
             "_collects_new_block_ids": False,
             "collects_new_block_ids": False,
+            "registers_every_block": True,
+            "use_eagle": False,
+            "kv_cache_group_id": 0,
             "_max_admission_blocks_per_request": None,
             "max_admission_blocks_per_request": None,
             "tails": {},
@@ -265,6 +271,22 @@ class Managed:
             fields["kv_cache_spec"] = sized_spec
         self.manager = bare(_counting(names(of.manager)), **fields)
 
+    def has_no_table(self) -> None:
+        """The request is not known yet: a table is there from when it is first asked for."""
+
+        def empty() -> Any:
+            return made(self.step.symbolic, 0, lambda i: 0, lambda i: 0, BLOCKS, Block)
+
+        self.manager.req_to_blocks = defaultdict(empty)
+
+    def cap(self) -> None:
+        """From now on the gate counts no more than what a request can hold."""
+        step, manager = self.step, self.manager
+        if manager._max_admission_blocks_per_request is not None:
+            cap = manager._max_admission_blocks_per_request(step.batched, step.max_len)
+            manager._max_admission_blocks_per_request = manager.max_admission_blocks_per_request = cap
+            manager.admission_limits = step.batched, step.max_len
+
     def hit(self) -> Any:
         """The blocks of the hit."""
         step = self.step
@@ -278,10 +300,8 @@ class Managed:
     def predicted(self, gate: bool = False) -> Any:
         """What the manager predicts."""
         step, manager = self.step, self.manager
-        if gate and manager._max_admission_blocks_per_request is not None:
-            cap = manager._max_admission_blocks_per_request(step.batched, step.max_len)
-            manager._max_admission_blocks_per_request = manager.max_admission_blocks_per_request = cap
-            manager.admission_limits = step.batched, step.max_len
+        if gate:
+            self.cap()
         told = "num_lookahead_tokens" in signature(manager.get_num_blocks_to_allocate).parameters
         lookahead = {"num_lookahead_tokens": step.lookahead} if told else {}
         return self._predicted(step.slots, self.hit(), step.total, step.local, step.main, gate, **lookahead)

@@ -63,6 +63,11 @@ def ordered(x: Any, y: Any, b: Any) -> Any:
     return implies(every(b > 0, x <= y), cdiv(x, b) <= cdiv(y, b))
 
 
+def rounded_up(x: Any, b: Any) -> Any:
+    """Law: the two ways to write it."""
+    return implies(b > 0, (x + b - 1) // b == cdiv(x, b))
+
+
 def span(x: Any, y: Any, b: Any) -> Any:
     """Law: what is between two tokens touches one block more than its length needs, at most."""
     return implies(b > 0, cdiv(x, b) - y // b <= cdiv(x - y, b) + 1)
@@ -159,6 +164,8 @@ _TWO = {
 
 def _both_end(f: Any, v: Any, reserves: int = 1) -> Any:
     """The second is admitted while what the first still needs is reserved; the last step of each finds its blocks."""
+    for tokens in (v.one_step, v.one, v.other_step, v.other):
+        use(rounded_up, tokens, v.b)
     first = f.allocated_full(v.b, 0, 0, v.one_step, v.blocks, v.one)
     if first.refused:
         return True

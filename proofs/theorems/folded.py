@@ -7,16 +7,17 @@ from the left. After each step every name has the blocks that it has in a plain 
 and every prompt finds what stands under its hashes one by one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import product, takewhile
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
 from ..coverage import Watched
-from ..exhaustion import Trial, TriedStatement, Wrong
+from ..exhaustion import Trial, TriedStatement, Wrong, first_wrong
 from ..kernel import Evidence
 from ..symbolic_bytes import globals_of, seeing
 from ..theorem import Subject, UnavailableError
@@ -170,8 +171,8 @@ class _World:
         return repr((carried, runs, sorted(self.names.items()), tables, folds.orphans, _GROUP in self.map.groups))
 
 
-def tried_at_low_limits(pool_kind: Any, steps: int = _STEPS) -> tuple[Evidence, str]:
-    """The same where two blocks are worth a run, and one that leaves is worth a look."""
+def tried_at_low_limits(pool_kind: Any, steps: int = _STEPS) -> Trial:
+    """Every history, where two blocks are worth a run, and one that leaves is worth a look."""
     several = globals_of(pool_kind.fold)["SeveralNames"]
     with ExitStack() as low:
         for names, limit in (
@@ -179,37 +180,32 @@ def tried_at_low_limits(pool_kind: Any, steps: int = _STEPS) -> tuple[Evidence, 
             (globals_of(several.unfold), {"_MANY": 1}),
         ):
             if not limit.keys() <= names.keys():
-                return (
-                    Evidence(),
-                    f"the limit {', '.join(limit)} has another name: what is as small as this does not reach it",
-                )
+                wrong = f"the limit {', '.join(limit)} has another name: what is as small as this does not reach it"
+                return Trial(Evidence(), wrong)
             low.enter_context(seeing(names, limit))
-        return tried(pool_kind, steps)
+        return first_wrong(_cases(pool_kind, steps))
 
 
-def tried(pool_kind: Any, steps: int) -> tuple[Evidence, str]:
-    """The histories that were tried, and what is wrong after the last; nothing if all are right."""
-    cases, seen = Evidence(), set[str]()
-    level: list[tuple[Step, ...]] = [()]
+def _cases(pool_kind: Any, steps: int) -> Iterator[tuple[Any, Callable[[], str]]]:
+    seen, level = set[str](), [tuple[Step, ...]()]
     for _ in range(steps):
-        ahead = []
+        ahead: list[tuple[Step, ...]] = []
         for history in level:
             for step in list(_after(pool_kind, history).steps()):
                 longer = *history, step
-                try:
-                    world = _after(pool_kind, longer)
-                    state = world.shown()
-                    problem = "" if state in seen else world.problem()
-                except Exception as error:
-                    state, problem = "", f"{type(error).__name__}: {error}"
-                cases.tried(longer, not problem)
-                if problem:
-                    return cases, f"after {longer}: {problem}"
-                if state not in seen:
-                    seen.add(state)
-                    ahead.append(longer)
+                yield longer, partial(_wrong, pool_kind, longer, seen, ahead)
         level = ahead
-    return cases, ""
+
+
+def _wrong(pool_kind: Any, history: tuple[Step, ...], seen: set[str], ahead: list[tuple[Step, ...]]) -> str:
+    """From a state that no shorter history has come to it goes on."""
+    world = _after(pool_kind, history)
+    state = world.shown()
+    if state in seen:
+        return ""
+    seen.add(state)
+    ahead.append(history)
+    return world.problem()
 
 
 def _after(pool_kind: Any, history: tuple[Step, ...]) -> _World:
@@ -265,7 +261,7 @@ class Folded(TriedStatement):
         """Every history of the scope; shorter ones come to all functions."""
         with watched:
             tried_at_low_limits(parts, _STEPS - 1)
-        return Trial(*tried_at_low_limits(parts))
+        return tried_at_low_limits(parts)
 
     def is_refuted(self, parts: Any, name: str, line: str, instead: str) -> bool:
         """Of a method of the map, or a function beside it."""
@@ -281,7 +277,7 @@ class Folded(TriedStatement):
                     there.enter_context(patch.object(kind, name, wrong))
                 for names in modules:  # under this name each has the same function, or none
                     there.enter_context(seeing(names, {name: wrong} if name in names else {}))
-                return bool(tried_at_low_limits(parts)[1])
+                return bool(tried_at_low_limits(parts).problem)
         return False
 
 

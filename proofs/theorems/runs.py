@@ -5,12 +5,13 @@ some lose their identity, and lookups make runs of what they find one by one. Af
 request must find what stands under its hashes one by one, up to the first that is not there, or back to it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from ..coverage import Watched
-from ..exhaustion import Trial, TriedStatement, Wrong
+from ..exhaustion import Trial, TriedStatement, Wrong, first_wrong
 from ..kernel import Evidence
 from ..symbolic_bytes import globals_of, seeing
 from ..theorem import Subject
@@ -97,28 +98,26 @@ class _Map:
         return ""
 
 
-def _wrong(made: _Map, history: tuple[Step, ...]) -> str:
-    try:
+def _wrong(history: tuple[Step, ...], map_kind: Any, block_kind: Any, ways: Sequence[tuple[Any, ...]]) -> str:
+    for way in ways:
+        made = _Map(map_kind, block_kind, *way)
         for step in history:
             made.do(step)
-        return made.problem()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        if wrong := made.problem():
+            return wrong
+    return ""
 
 
-def tried(map_kind: Any, block_kind: Any) -> tuple[Evidence, str]:
-    """The histories that were tried, and what is wrong after the last; nothing if all are right."""
-    cases, names = Evidence(), globals_of(map_kind.suffix)
+def tried(map_kind: Any, block_kind: Any) -> Trial:
+    """Every history, on maps of both kinds if there are two."""
+    names = globals_of(map_kind.suffix)
     ways: tuple[tuple[Any, ...], ...] = ((), ((0,),)) if hasattr(map_kind, "unfold") else ((),)
     if not _WORTH.keys() <= names.keys():
-        return cases, f"the limit {', '.join(_WORTH)} has another name: rows as short as these do not reach it"
+        return Trial(
+            Evidence(), f"the limit {', '.join(_WORTH)} has another name: rows as short as these do not reach it"
+        )
     with seeing(names, _WORTH):
-        for history in _histories(_STEPS):
-            wrong = next(filter(None, (_wrong(_Map(map_kind, block_kind, *way), history) for way in ways)), "")
-            cases.tried(history, not wrong)
-            if wrong:
-                return cases, f"after {history}: {wrong}"
-    return cases, ""
+        return first_wrong((one, partial(_wrong, one, map_kind, block_kind, ways)) for one in _histories(_STEPS))
 
 
 _WRONG: tuple[Wrong, ...] = (
@@ -143,7 +142,7 @@ class ByRuns(TriedStatement):
     def tried(self, parts: tuple[Any, Any], watched: Watched) -> Trial:
         """Every history of the scope."""
         with watched:
-            return Trial(*tried(*parts))
+            return tried(*parts)
 
     def is_refuted(self, parts: tuple[Any, Any], name: str, line: str, instead: str) -> bool:
         """Of a method of the map, or a function beside it."""
@@ -157,8 +156,8 @@ class ByRuns(TriedStatement):
                 continue
             if name in names:
                 with seeing(names, {name: wrong}):
-                    return bool(tried(map_kind, block_kind)[1])
-            return bool(tried(type(map_kind.__name__, (map_kind,), {name: wrong}), block_kind)[1])
+                    return bool(tried(map_kind, block_kind).problem)
+            return bool(tried(type(map_kind.__name__, (map_kind,), {name: wrong}), block_kind).problem)
         return False
 
 

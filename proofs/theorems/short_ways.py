@@ -11,15 +11,13 @@ from functools import partial
 from itertools import permutations
 from types import SimpleNamespace
 from typing import Any, TypeAlias
-from unittest.mock import patch
 
 from ..coverage import Watched
-from ..exhaustion import Trial, TriedStatement, Wrong
+from ..exhaustion import Trial, TriedStatement, Wrong, first_wrong
 from ..invariants.small_pools import PoolState, batches, real_pool, states
-from ..kernel import Evidence
 from ..symbolic_bytes import globals_of
 from ..theorem import Subject, UnavailableError
-from ..wrong_code import changed
+from ..wrong_code import with_line
 
 _BLOCKS, _LONGEST = 3, 2
 _FOLDED = 0
@@ -170,30 +168,32 @@ def _folding(kind: Any, *given: Any) -> Any:
     return pool
 
 
-def tried(kinds: SimpleNamespace, blocks: int = _BLOCKS) -> tuple[Evidence, str]:
-    """The cases that were tried, and what is wrong in the last; nothing if all are right."""
-    cases, hit_kind = Evidence(), globals_of(kinds.pool_kind.touch)["Hit"]
+def tried(kinds: SimpleNamespace, blocks: int = _BLOCKS) -> Trial:
+    """Every way in every state."""
+    return first_wrong(_cases(kinds, blocks))
+
+
+def _cases(kinds: SimpleNamespace, blocks: int) -> Iterator[tuple[Any, Callable[[], str]]]:
+    hit_kind = globals_of(kinds.pool_kind.touch)["Hit"]
     if today := hasattr(kinds.pool_kind, "release_by_names"):
         kinds = SimpleNamespace(**{**vars(kinds), "pool_kind": partial(_folding, kinds.pool_kind)})
     for state in states(blocks):
         if state.counts[0]:
             continue
         for alone in (False, True):
-            before = _shown(_pool(kinds, state, alone))
-            for what, short, long in (*_ways(state, hit_kind), *(_ways_of_today(state) if today else ())):
-                one, other = _pool(kinds, state, alone), _pool(kinds, state, alone)
-                try:
-                    first, second = short(one), long(other)
-                except Exception as error:
-                    cases.tried((state, alone, what), right=False)
-                    return cases, f"{what} in {state}: {type(error).__name__}: {error}"
-                refused = first is False
-                same = refused or first is True or first == second
-                right = same and _shown(one) == (before if refused else _shown(other))
-                cases.tried((state, alone, what), right)
-                if not right:
-                    return cases, f"{what} in {state}: {_shown(one)}, not {before if refused else _shown(other)}"
-    return cases, ""
+            made = partial(_pool, kinds, state, alone)
+            before = _shown(made())
+            for what, *ways in (*_ways(state, hit_kind), *(_ways_of_today(state) if today else ())):
+                yield (state, alone, what), partial(_wrong, made, before, *ways)
+
+
+def _wrong(made: Callable[[], Any], before: Any, short: Callable[[Any], Any], long: Callable[[Any], Any]) -> str:
+    one, other = made(), made()
+    first, second = short(one), long(other)
+    expected = before if first is False else _shown(other)
+    if not isinstance(first, bool) and first != second:
+        return f"gives {first}, not {second}"
+    return "" if _shown(one) == expected else f"{_shown(one)}, not {expected}"
 
 
 _WRONG: tuple[Wrong, ...] = (
@@ -268,7 +268,7 @@ class ShortWays(TriedStatement):
         """Each in every state of small pools; those of two blocks come to what they are about."""
         with watched:
             tried(parts, 2)
-        return Trial(*tried(parts))
+        return tried(parts)
 
     def refutations(self, parts: SimpleNamespace) -> Iterator[tuple[str, bool]]:
         """Those of the pool of today, too, if it is that."""
@@ -277,14 +277,8 @@ class ShortWays(TriedStatement):
 
     def is_refuted(self, parts: SimpleNamespace, name: str, line: str, instead: str) -> bool:
         """Of a method of the pool, or of the pool under it to which it leaves the rest."""
-        for kind in parts.pool_kind.__mro__:
-            try:
-                wrong = changed(vars(kind)[name], line, instead)
-            except (ValueError, KeyError):
-                continue
-            with patch.object(kind, name, wrong):
-                return bool(tried(parts)[1])
-        return False
+        with with_line(parts.pool_kind.__mro__, name, line, instead):
+            return bool(tried(parts).problem)
 
 
 SHORT = ShortWays(

@@ -16,6 +16,7 @@ from blockproof.proofs.theorems import (
     FAMILIES,
     THEOREMS,
     extra_keys,
+    first_steps,
     folded,
     free_queue,
     free_queue_any,
@@ -45,6 +46,7 @@ NOT_OF_IMPL |= {"T8.folded", "T22.last", "T3.nulled.open"}
 """Functions that our core has no counterpart of: it writes them out where it needs them, its queue has no links, and
 its names, its map and its states are those of the older rule."""
 _NOT_OF_MODEL = (
+    first_steps,
     folded,
     free_queue,
     free_queue_any,
@@ -62,7 +64,7 @@ _NOT_OF_MODEL = (
     invariants_names,
     invariants_pool,
 )
-"""The model has no links and no memory; it knows neither bytes nor events."""
+"""The model has no links, no memory and no short ways; it knows neither bytes nor events."""
 _BUT_OF_MODEL = {"T22.chain", "T23", "T23.only", "T23.converse", "T23.items", "T23.items.only", "T23.items.lengths"}
 _BUT_OF_MODEL |= {
     "T23.overlap",
