@@ -74,17 +74,6 @@ def open_changed_impl(name: str, change: Callable[[Any], None], core: str = "imp
     return VllmStyleTarget(name, _ChangedBinding(**vars(bind_impl(core)), change=change))
 
 
-def open_faulty_impl(name: str, plant: Callable[[Any], None], core: str = "impl") -> Target:
-    """Our core with a planted fault. First steps are allocated as all others are, by the methods in which faults stand;
-    faults of first steps themselves are planted by `open_changed_impl`."""
-
-    def change(manager: Any) -> None:
-        manager._begins = False
-        plant(manager)
-
-    return open_changed_impl(name, change, core)
-
-
 def open_impl_calculator(core: str = "impl") -> Calculator:
     """Our core as a calculator; arguments and errors as for `open_impl`."""
     return CoreCalculator(core, bind_impl(core))

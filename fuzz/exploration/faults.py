@@ -28,6 +28,7 @@ from .planting import (
     without_short_steps,
     wrap,
     wrap_giving_back,
+    wrap_taking,
 )
 
 __all__ = ["FAULTS", "ONLY_THERE", "by_property"]
@@ -127,8 +128,7 @@ def _taken_from_the_back(expansion: Expansion) -> None:
         queue.prepend_n(last)
         return original(n)
 
-    without_short_steps(expansion)
-    wrap(pool, "get_new_blocks", get_new_blocks)
+    wrap_taking(expansion, get_new_blocks)
 
 
 @fault("S10", "with a block that is taken the next one in the queue loses its content, too", SMALL)
@@ -140,8 +140,7 @@ def _neighbour_evicted(expansion: Expansion) -> None:
         pool.evict_blocks([block.block_id for block in pool.free_block_queue.get_all_free_blocks()[:1]])
         return taken
 
-    without_short_steps(expansion)
-    wrap(pool, "get_new_blocks", get_new_blocks)
+    wrap_taking(expansion, get_new_blocks)
 
 
 @fault("S11", "the eviction of a block is not announced", SMALL)
@@ -154,8 +153,7 @@ def _removed_event_missing(expansion: Expansion) -> None:
         del pool.kv_event_queue[events:]
         return taken
 
-    without_short_steps(expansion)
-    wrap(pool, "get_new_blocks", get_new_blocks)
+    wrap_taking(expansion, get_new_blocks)
 
 
 @fault("S12", "freeing an unknown request empties the prefix cache", ALONE)

@@ -89,6 +89,13 @@ def wrap_giving_back(expansion: Expansion, change: Callable[..., Any]) -> None:
         wrap(core_of(expansion).block_pool, name, change)
 
 
+def wrap_taking(expansion: Expansion, change: Callable[..., Any]) -> None:
+    """Replace both ways in which our core's pool hands out blocks: several, and one."""
+    pool = core_of(expansion).block_pool
+    wrap(pool, "get_new_blocks", change)
+    pool.get_new_block = lambda: pool.get_new_blocks(1)[0]
+
+
 def without_short_steps(expansion: Expansion) -> None:
     """Let every step of our core go the long way, on which it asks what the fault answers."""
     core_of(expansion)._begins = False

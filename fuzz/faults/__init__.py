@@ -16,6 +16,7 @@ from . import (
     block_answers,
     bulk,
     configuration,
+    first_steps,
     identities,
     liveness,
     loads,
@@ -42,7 +43,7 @@ __all__ = ["CATALOGUED", "FAULTS", "MADE_UP", "MODULES", "REAL_MODULES", "Fault"
 
 MODULES = (
     *(pool, tables, registration, identities, allocation, search, steps, bulk, reporting, observed, liveness, tensors),
-    *(block_answers, rooms, loads, configuration, asked),
+    *(first_steps, block_answers, rooms, loads, configuration, asked),
 )
 """Where those are written that were made up, or made after a report before there was a catalogue."""
 

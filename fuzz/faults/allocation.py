@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..findings.oracle_names import CONTRACT
-from .registry import fault, wrap, wrap_each
+from .registry import fault, the_long_way, wrap, wrap_each
 
 
 @fault("the eagle drop is applied twice", "outcome")
@@ -63,6 +63,7 @@ def _gate_uncapped(manager: Any) -> None:
 
 @fault("the allocation in a running step counts at most the cap", "outcome")
 def _cap_in_every_step(manager: Any) -> None:
+    the_long_way(manager)
     wrap_each(manager, "get_num_blocks_to_allocate", lambda _, predict, *args: predict(*args[:5], True, *args[6:]))
 
 

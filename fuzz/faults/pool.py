@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..findings.oracle_names import CONTRACT
-from .registry import fault, wrap, wrap_each, wrap_giving_back
+from .registry import fault, wrap, wrap_each, wrap_giving_back, wrap_taking
 
 
 @fault("a request's blocks are freed head first", "free")
@@ -81,7 +81,7 @@ def _held_block_handed_out(manager: Any) -> None:
         held.ref_cnt += 1
         return [*original(count - 1), held]
 
-    wrap(pool, "get_new_blocks", get_new_blocks)
+    wrap_taking(manager, get_new_blocks)
 
 
 @fault("the null block is put into the free queue when a request ends", "S4", oracles=(CONTRACT,))
@@ -106,7 +106,7 @@ def _taken_from_the_back(manager: Any) -> None:
             queue.prepend_n(last)
         return original(count)
 
-    wrap(pool, "get_new_blocks", get_new_blocks)
+    wrap_taking(manager, get_new_blocks)
 
 
 @fault("freeing an unknown request moves the free queue on by one", "S12", oracles=(CONTRACT,))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..findings.oracle_names import CONTRACT
-from .registry import fault, wrap, wrap_each, wrap_giving_back
+from .registry import fault, the_long_way, wrap, wrap_each, wrap_giving_back
 
 
 @fault("blocks left out by the mask are not counted as registered", "registered")
@@ -44,6 +44,7 @@ def _replay_boundary_lost(manager: Any) -> None:
 
 @fault("the partial block at the end is registered as if it were full", "outcome", "registered")
 def _partial_block_registered(manager: Any) -> None:
+    the_long_way(manager)
     wrap(
         manager.coordinator,
         "cache_blocks",
@@ -53,6 +54,7 @@ def _partial_block_registered(manager: Any) -> None:
 
 @fault("tokens beyond those computed are registered", "registered", "outcome")
 def _registered_too_early(manager: Any) -> None:
+    the_long_way(manager)
     wrap(manager.coordinator, "cache_blocks", lambda cache, request, tokens: cache(request, request.num_tokens))
 
 
@@ -72,6 +74,8 @@ def _unwritten_state_registered(manager: Any) -> None:
 
 @fault("a second block under one identity is not registered", "labels")
 def _duplicate_lost(manager: Any) -> None:
+    the_long_way(manager)
+
     def cache(original: Callable[..., Any], request: Any, blocks: Any, first: int, full: int, *rest: Any) -> None:
         original(request, blocks, first, full, *rest)
         index = manager.block_pool.cached_block_hash_to_block

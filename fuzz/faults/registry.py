@@ -68,6 +68,13 @@ def wrap_giving_back(manager: Any, change: Callable[..., Any]) -> None:
         wrap(manager.block_pool, name, change)
 
 
+def wrap_taking(manager: Any, change: Callable[..., Any]) -> None:
+    """Replace both ways in which new blocks are taken: several, and one."""
+    pool = manager.block_pool
+    wrap(pool, "get_new_blocks", change)
+    pool.get_new_block = lambda: pool.get_new_blocks(1)[0]
+
+
 def wrap_each(manager: Any, name: str, change: Callable[..., Any], having: str = "block_size") -> None:
     """Replace a method of every group's manager that has the attribute `having`; `change` gets the manager first."""
     for single in manager.coordinator.single_type_managers:
@@ -77,7 +84,7 @@ def wrap_each(manager: Any, name: str, change: Callable[..., Any], having: str =
 
 def the_long_way(manager: Any) -> None:
     """From now on each step of each request goes through the calls of the coordinator, which a fault can replace."""
-    manager.coordinator.steps.known = False
+    manager.coordinator.steps.known = manager._begins = False
 
 
 def crash(message: str) -> NoReturn:

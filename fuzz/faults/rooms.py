@@ -6,7 +6,7 @@ from sys import maxsize
 from typing import Any
 
 from ..findings.oracle_names import CONTRACT
-from .registry import fault, the_long_way, wrap, wrap_each, wrap_giving_back
+from .registry import fault, the_long_way, wrap, wrap_each, wrap_giving_back, wrap_taking
 
 _seen = partial(fault, oracles=(CONTRACT,))
 """A fault for which only the contract is asked."""
@@ -17,6 +17,8 @@ _seen = partial(fault, oracles=(CONTRACT,))
 
 @_seen("the count of registered blocks runs one ahead, and the block that it passes never is", "S18")
 def _count_runs_ahead(manager: Any) -> None:
+    the_long_way(manager)
+
     def cache(single: Any, original: Callable[..., Any], request: Any, *rest: Any) -> None:
         counts, name = single.num_cached_block, request.request_id
         before = counts.get(name, 0)
@@ -82,7 +84,7 @@ def _one_evicted_too_many(manager: Any) -> None:
             pool._forget_identity(block)
         return blocks
 
-    wrap(pool, "get_new_blocks", get_new_blocks)
+    wrap_taking(manager, get_new_blocks)
 
 
 # Room.

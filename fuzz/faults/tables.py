@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..findings.oracle_names import CONTRACT
-from .registry import fault, wrap, wrap_each
+from .registry import fault, the_long_way, wrap, wrap_each
 
 
 @fault("one token too many is skipped", "outcome", "free", "ref_cnt")
@@ -19,6 +19,7 @@ def _window_never_slides(manager: Any) -> None:
 
 @fault("lookahead tokens get no block", "outcome")
 def _lookahead_ignored(manager: Any) -> None:
+    the_long_way(manager)
     wrap_each(
         manager,
         "allocate_new_blocks",
@@ -28,6 +29,8 @@ def _lookahead_ignored(manager: Any) -> None:
 
 @fault("the last two of the new blocks change places in the table", "tables")
 def _table_entries_swapped(manager: Any) -> None:
+    the_long_way(manager)
+
     def allocate(single: Any, original: Callable[..., Any], request: str, *rest: Any) -> Any:
         new = list(original(request, *rest))
         if len(new) > 1:
@@ -40,6 +43,7 @@ def _table_entries_swapped(manager: Any) -> None:
 
 @fault("a table may grow beyond the model length", "outcome")
 def _model_length_ignored(manager: Any) -> None:
+    manager.coordinator.steps._max_model_len *= 2
     manager.max_model_len *= 2
 
 

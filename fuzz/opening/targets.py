@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple, TypeVar, cast
 
 from ..adapters import family_of, forms
-from ..adapters.impl import open_faulty_impl, open_impl, open_impl_calculator
+from ..adapters.impl import open_changed_impl, open_impl, open_impl_calculator
 from ..faults import Part, fault_named
 from ..targets.base import Calculator, Target, TargetUnavailableError, check_declarations
 from ..targets.family import Family
@@ -83,7 +83,7 @@ def _opened_here(named: TargetName) -> Target:
         case PlantedFault(spec, core):
             planted = fault_named(spec, Part.CORE)
             assert planted is not None
-            return _ours(lambda: open_faulty_impl(spec, planted.plant, core))
+            return _ours(lambda: open_changed_impl(spec, planted.plant, core))
         case Program():
             return ProgramTarget(named)
     made = cast(Target, made_by(named, "targets.base.Target", "name", "start", "step", "close"))
