@@ -305,7 +305,7 @@ _WRONG: tuple[Wrong, ...] = (
     ("what is registered does not count", "register_row", "self.registered[request.request_id] = end", "pass"),
 )
 _WRONG_OLDER: tuple[Wrong, ...] = (("new blocks are not listed", "begin", "self.manager.new_blocks += row", "pass"),)
-"""By the rule of today no group lists any that takes first steps at once."""
+"""By the rule of today they are listed beside states alone, where tables begin otherwise."""
 _WRONG_TODAY: tuple[Wrong, ...] = (
     ("beside states nobody holds the hit", "_attach", "self._pool.touch(row)", "pass"),
     ("nobody holds the state that is hit", "_attach", "self._pool.touch(row[entry:])", "pass"),

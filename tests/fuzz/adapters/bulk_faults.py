@@ -99,4 +99,4 @@ BULK = {
     },
 }
 """Each with the kinds of cores in which it is looked for; those of first steps are the older core's, too. By the rule
-of today no group that takes them at once lists its new blocks."""
+of today new blocks are listed beside states alone."""
