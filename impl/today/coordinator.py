@@ -318,8 +318,13 @@ class TodayCoordinator(KVCacheCoordinator):
         return known.groups[group].keys().isdisjoint(block_hashes[: self._first_hashes])
 
     def find_hit(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
-        """The longest hit of at most so many tokens, and where the prefix ends that others share."""
-        return Found(*self.find_longest_cache_hit(block_hashes, most_tokens))
+        """The longest hit of at most so many tokens, and where the prefix ends that others share; none here."""
+        return Found(tuple([[] for _ in self.single_type_managers]), 0)
+
+    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
+        """The same without where the prefix ends."""
+        found = self.find_hit(block_hashes, max_cache_hit_length)
+        return found.blocks, found.tokens
 
     def find_for_connector(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The same for a request whose other tokens a connector may bring, with the states that are needed."""
@@ -371,17 +376,12 @@ class UnitaryToday(TodayCoordinator, UnitaryKVCacheCoordinator):
             return Found((Hit(row),), len(row) * size)
         kind = self._search_type
         if kind is None:
-            return (
-                Found(([],), 0) if self._is_ring else Found(*super().find_longest_cache_hit(block_hashes, most_tokens))
-            )
+            if self._is_ring:
+                return Found(([],), 0)
+            return Found(*UnitaryKVCacheCoordinator.find_longest_cache_hit(self, block_hashes, most_tokens))
         search = kind(self._terms, block_hashes)
         length = search.longest(most_tokens)
         return Found(search.blocks(length) if length else ([],), length)
-
-    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
-        """As before."""
-        found = self.find_hit(block_hashes, max_cache_hit_length)
-        return found.blocks, found.tokens
 
     @property
     def hit_alignment(self) -> int:
@@ -496,11 +496,6 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
                 for i, blocks in zip(alike.group_ids, search.blocks(length), strict=True):
                     hits[i] = blocks
         return tuple(hits)
-
-    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
-        """The same without where the prefix ends."""
-        found = self.find_hit(block_hashes, max_cache_hit_length)
-        return found.blocks, found.tokens
 
     def search(self, group: SpecGroup, block_hashes: list[BlockHash]) -> HitSearch:
         """The search of the groups with one spec."""
