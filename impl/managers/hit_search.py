@@ -8,7 +8,7 @@ always possible. A search is asked about ever smaller bounds, and remembers what
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, islice
 from sys import maxsize
 from typing import Any, TypeAlias
 
@@ -178,14 +178,14 @@ def before_chunk(query: int, chunk: int) -> int:
 
 
 def longest_common_hit(searches: Sequence[HitSearch], bound: int, agreed: int = 0) -> int:
-    """The longest hit of at most `bound` tokens that is possible for all of them; the last `agreed` of these have said
+    """The longest hit of at most `bound` tokens that is possible for all of them; the first `agreed` of these have said
     already that the bound is for them.
 
     Each in turn lowers the candidate to the longest hit that it can serve itself, until all have agreed to one. No hit
     that all can serve is passed over on the way.
     """
     length = bound
-    for search in cycle(searches):
+    for search in islice(cycle(searches), agreed, None):
         longest = search.longest(length)
         agreed = agreed + 1 if longest == length else 1
         length = longest

@@ -1,6 +1,7 @@
 """All groups of a model together by the rule of today."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from sys import maxsize
 from typing import Any, NamedTuple
 
@@ -457,14 +458,9 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
         shared = widest.longest(most_tokens)
         if not shared:
             return Found(tuple([[] for _ in self.single_type_managers]), 0)
-        searches = [*[self.search(group, hashes) for group in others], widest]
+        searches = [widest, *[self.search(group, hashes) for group in others]]
         length = longest_common_hit(searches, shared, agreed=1)
-        hits: list[list[KVCacheBlock]] = [[] for _ in self.single_type_managers]
-        if length:
-            for alike, search in zip((*others, first), searches, strict=True):
-                for i, blocks in zip(alike.group_ids, search.blocks(length), strict=True):
-                    hits[i] = blocks
-        return Found(tuple(hits), length, shared if shared > length else 0)
+        return Found(self._rows(searches, repeat(length)), length, shared if shared > length else 0)
 
     def find_for_connector(self, block_hashes: list[BlockHash], most_tokens: int) -> Found:
         """The longest length that all specs but states can serve, with the states of up to there."""
@@ -488,10 +484,10 @@ class HybridToday(TodayCoordinator, HybridKVCacheCoordinator):
             return block_hashes
         return block_hashes[: most_tokens // self.hash_block_size]
 
-    def _rows(self, searches: Sequence[HitSearch], lengths: Sequence[int]) -> HitBlocks:
+    def _rows(self, searches: Sequence[HitSearch], lengths: Iterable[int]) -> HitBlocks:
         """By group of layers, the blocks of so many tokens that each search has found, where they differ."""
         hits: list[list[KVCacheBlock]] = [[] for _ in self.single_type_managers]
-        for alike, search, length in zip(self.attention_groups, searches, lengths, strict=True):
+        for alike, search, length in zip(self.attention_groups, searches, lengths, strict=False):
             if length:
                 for i, blocks in zip(alike.group_ids, search.blocks(length), strict=True):
                     hits[i] = blocks
