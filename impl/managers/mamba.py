@@ -207,10 +207,17 @@ class MambaManager(SingleTypeKVCacheManager):
             return after == known and end - known < size if self.moves_blocks else known == end
         return (after > start - size or not self.moves_blocks) and not lost < after < kept
 
+    def entries_of_step(self, request_id: str) -> Sequence[int]:
+        """Mode "align": the entries of a table whose states the last step can have left, the one before it and the one
+        behind."""
+        _, start, known, _ = self.steps[request_id]
+        before, behind = start // self.block_size - 1, known // self.block_size - 1
+        return (before, behind) if before < behind else (before,)
+
     def mask_of_written(
         self, request_id: str, first: int, end: int, mask: Sequence[bool] | None
     ) -> Sequence[bool] | None:
-        """In mode "align" two entries at most hold theirs: the one before the step, and the one behind."""
+        """In mode "align" only those of the step hold theirs."""
         if (step := self.steps.get(request_id)) is None:
             return mask
         if not self.moves_blocks:
@@ -218,7 +225,7 @@ class MambaManager(SingleTypeKVCacheManager):
                 return mask
             candidates: Sequence[int] = range(first, end)
         else:
-            candidates = [step[1] // self.block_size - 1, step[2] // self.block_size - 1]
+            candidates = self.entries_of_step(request_id)
         written = [False] * (end - first)
         for i in candidates:
             if first <= i < end and self.stands(request_id, i):

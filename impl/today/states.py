@@ -111,24 +111,6 @@ class MambaToday(ByNames, MambaManager):
                 pool.cache_full_block(request, table, i, size, self.kv_cache_group_id)
         self.num_cached_block[request_id] = end
 
-    def entries_of_step(self, request_id: str) -> Sequence[int]:
-        """The entries of a table whose states the last step can have left: the one before it, and the one behind."""
-        _, start, known, _ = self.steps[request_id]
-        before, behind = start // self.block_size - 1, known // self.block_size - 1
-        return (before, behind) if before < behind else (before,)
-
-    def mask_of_written(
-        self, request_id: str, first: int, end: int, mask: Sequence[bool] | None
-    ) -> Sequence[bool] | None:
-        """As before."""
-        if not self.moves_blocks or request_id not in self.steps:
-            return super().mask_of_written(request_id, first, end, mask)
-        written = [False] * (end - first)
-        for i in self.entries_of_step(request_id):
-            if first <= i < end and self.stands(request_id, i):
-                written[i - first] = mask is None or mask[i - first]
-        return written
-
     def name_end(self, request: CacheableRequest, num_tokens: int, end: int, at_junction: bool) -> None:
         """Name the state behind so many tokens, if that is the end of the prompt or a junction, and stands there."""
         unit, size, request_id = self.unit, self.block_size, request.request_id
