@@ -278,18 +278,14 @@ class TodayCoordinator(KVCacheCoordinator):
         for manager, names_ends, in_every_step, states, behind in self._naming:
             most = min(num_computed_tokens, reach + behind) if behind and reach else reach
             whole = most if most < named else named
-            if states is None:
-                manager.cache_blocks(request, whole, self.retention_interval)
-                if names_ends and at_end:
-                    manager.name_end(request, num_computed_tokens if every else most, num_computed_tokens, at_junction)
-                continue
-            first = states.num_cached_block.get(request_id, 0)
-            states.cache_blocks(request, whole, self.retention_interval)
+            first = 0 if states is None else states.num_cached_block.get(request_id, 0)
+            manager.cache_blocks(request, whole, self.retention_interval)
             if names_ends and (at_end or in_every_step):
-                states.name_end(request, num_computed_tokens if every else most, num_computed_tokens, at_junction)
-            end = states.num_cached_block.get(request_id, 0)
-            if first < end:
-                states.offer(request_id, first, end)
+                manager.name_end(request, num_computed_tokens if every else most, num_computed_tokens, at_junction)
+            if states is not None:
+                end = states.num_cached_block.get(request_id, 0)
+                if first < end:
+                    states.offer(request_id, first, end)
         if isinstance(steps := self.steps, StepsBehindPrompts):
             if (num_computed_tokens if every else reach) >= request.num_prompt_tokens:
                 for manager in self.single_type_managers:
