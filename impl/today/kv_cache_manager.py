@@ -11,7 +11,8 @@ from ..pool.metrics import KVCacheMetricsCollector
 from ..specs.base import cdiv
 from ..specs.interface import KVCacheConfig
 from .block_pool import TodayPool
-from .coordinator import Found, TodayCoordinator, coordinator_of_today
+from .coordinator import Found, TodayCoordinator
+from .hybrid import coordinator_of_today
 from .managers import ByNames
 from .request import RequestStatus, TodayRequest
 from .rings import RingManager

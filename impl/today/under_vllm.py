@@ -27,7 +27,8 @@ from ..specs.interface import (
 from . import kv_cache_manager as own
 from . import request
 from .checkpoints import TodayMambaSpec
-from .coordinator import HybridToday, NoPrefixCacheToday, UnitaryToday
+from .coordinator import NoPrefixCacheToday, UnitaryToday
+from .hybrid import HybridToday
 from .managers import OF_TODAY
 from .reference_window import ReferenceWindowManager, RSWASpec
 from .rings import CircularBufferSpec, RingManager

@@ -80,7 +80,7 @@ def _names_of_impl(name: str) -> Any:
 
 def impl_today() -> Subject:
     """Those of our core by the rule of today: its own classes where it has any, and those under them."""
-    from ...impl.today import asleep, block_pool, coordinator, hashing, kv_cache_manager, managers, request
+    from ...impl.today import asleep, block_pool, coordinator, hashing, hybrid, kv_cache_manager, managers, request
     from ...impl.today.names import SeveralNames
 
     mine: Mapping[str, Any] = {
@@ -89,7 +89,7 @@ def impl_today() -> Subject:
         "BlockHashToBlockMap": SeveralNames,
         "BlockPool": block_pool.TodayPool,
         "FreeKVCacheBlockQueue": asleep.SleepyQueue,
-        "HybridKVCacheCoordinator": coordinator.HybridToday,
+        "HybridKVCacheCoordinator": hybrid.HybridToday,
         "KVCacheManager": kv_cache_manager.TodayManager,
         "Request": request.TodayRequest,
         "UnitaryKVCacheCoordinator": coordinator.UnitaryToday,
