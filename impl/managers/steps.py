@@ -78,9 +78,10 @@ class RunningSteps:
         self.due.pop(request_id, None)
         for lane in self._skipping:
             lane.skips.pop(request_id, None)
-        for lane in self._moving:
+        if self._moving:
             self.firsts.pop(request_id, None)
-            lane.firsts.pop(request_id, None)
+            for lane in self._moving:
+                lane.firsts.pop(request_id, None)
 
     def note(self, request_id: str, num_settled_tokens: int) -> None:
         """A request has just been given what it needs. Its horizon is found when a step could use it: many a request

@@ -3,7 +3,7 @@ cimport cython
 from .block cimport Batch, KVCacheBlock
 
 
-cdef class _Unmade(Batch):
+cdef class Unmade(Batch):
     cdef public object _make
 
     cpdef list take(self, Py_ssize_t n)

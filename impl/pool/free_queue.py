@@ -11,7 +11,7 @@ _MAKE = 4096
 """So many blocks at least are made at a time: one by one they would stand scattered in memory, and cost more."""
 
 
-class _Unmade(Batch):
+class Unmade(Batch):
     """Blocks that nobody has had yet, and that do not exist before they are taken: a large pool costs nothing."""
 
     __slots__ = ("_make",)
@@ -47,7 +47,7 @@ class FreeKVCacheBlockQueue:
     def reserve(self, count: int, make: Callable[[int], list[KVCacheBlock]]) -> None:
         """Put `count` blocks to the back that `make` makes when they are taken: so many at a time, in their order."""
         if count:
-            self.batches.append(_Unmade(self, count, make))
+            self.batches.append(Unmade(self, count, make))
             self.num_free_blocks += count
 
     def popleft(self) -> KVCacheBlock:
@@ -83,7 +83,7 @@ class FreeKVCacheBlockQueue:
         while n:
             batch = batches[0]
             left = batch.left
-            if isinstance(batch, _Unmade) and n < _MAKE < left:
+            if isinstance(batch, Unmade) and n < _MAKE < left:
                 # Not in ones: to make a block costs less in company.
                 self.num_free_blocks -= _MAKE
                 batches.appendleft(self._batch(batch.take(_MAKE)))
@@ -186,7 +186,7 @@ class FreeKVCacheBlockQueue:
     def make_all(self) -> None:
         """Make all blocks that do not exist yet."""
         for i, unmade in enumerate(self.batches):
-            if isinstance(unmade, _Unmade):
+            if isinstance(unmade, Unmade):
                 self.num_free_blocks -= unmade.left
                 self.batches[i] = self._batch(unmade.take(unmade.left))
 
@@ -200,8 +200,8 @@ class FreeKVCacheBlockQueue:
         """AssertionError, with the violated equation, unless batches, blocks and counts agree. O(n)."""
         seen: set[int] = set()
         for batch in self.batches:
-            members = [] if isinstance(batch, _Unmade) else [b for b in batch.blocks[batch.at :] if b.state is batch]
-            if not isinstance(batch, _Unmade) and batch.left != len(members):
+            members = [] if isinstance(batch, Unmade) else [b for b in batch.blocks[batch.at :] if b.state is batch]
+            if not isinstance(batch, Unmade) and batch.left != len(members):
                 raise AssertionError(
                     f"left == number of members: {batch.left} != {len(members)} in {[b.block_id for b in members]}"
                 )

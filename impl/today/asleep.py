@@ -7,13 +7,13 @@ from sys import getrefcount
 from typing import Any
 
 from ..pool.block import KVCacheBlock, ids_of
-from ..pool.free_queue import FreeKVCacheBlockQueue, _Unmade
+from ..pool.free_queue import FreeKVCacheBlockQueue, Unmade
 
 AWAKE = 32_768
 """So many blocks that will be taken next stay as they are: the first prompts after a reset need them."""
 
 
-class Asleep(_Unmade):
+class Asleep(Unmade):
     """Blocks of a queue by their ids. Where somebody else has a block at hand, the object stays: it is a member as long
     as its state says so."""
 
@@ -57,7 +57,7 @@ class SleepyQueue(FreeKVCacheBlockQueue):
         """Forget all blocks here that nobody has but `made`, the blocks by id, and behind so many that stay, `AWAKE`
         where it is not said. They are free, and have no names. False, with nothing done, if all of them stay."""
         awake = AWAKE if awake is None else awake
-        if sum([batch.left for batch in self.batches if not isinstance(batch, _Unmade)]) <= awake:
+        if sum([batch.left for batch in self.batches if not isinstance(batch, Unmade)]) <= awake:
             return False
         rows, free = self._rows_of_ids(), self.num_free_blocks
         self.batches, self._empty = deque(), 0
@@ -83,19 +83,19 @@ class SleepyQueue(FreeKVCacheBlockQueue):
         for batch in self.batches:
             if isinstance(batch, Asleep):
                 ids += batch.member_ids()
-            elif isinstance(batch, _Unmade):
+            elif isinstance(batch, Unmade):
                 ids += range(first_new, first_new + batch.left)
             else:
                 ids += ids_of(batch.members())
         return ids
 
-    def _rows_of_ids(self) -> "list[_Unmade | array[int]]":
+    def _rows_of_ids(self) -> "list[Unmade | array[int]]":
         """The queue, with ids in place of the blocks that exist; these belong to no batch any more, whose list would
         have them, too."""
-        rows: list[_Unmade | array[int]] = []
+        rows: list[Unmade | array[int]] = []
         ids: array[int] = array("I")
         for batch in self.batches:
-            if isinstance(batch, _Unmade) and batch.left:
+            if isinstance(batch, Unmade) and batch.left:
                 rows += [ids, batch] if ids else [batch]
                 ids = array("I")
                 continue

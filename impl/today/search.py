@@ -11,8 +11,10 @@ from ..specs.base import cdiv
 class FineSearch(HitSearch):
     """A lookup by the hashes of hash blocks, of which only those are given up to which it looks."""
 
+    _hashes: list[BlockHash]
+
     def __init__(self, terms: HitTerms, hashes: list[BlockHash]) -> None:
-        self._terms, self._hashes, self._fine = terms, hashes, hashes
+        self._terms, self._hashes = terms, hashes
         self._unit = terms.pool.hash_block_size
 
 
@@ -27,7 +29,7 @@ class FinePrefixSearch(FineSearch):
     def longest(self, bound: int) -> int:
         """What all groups hold, within the bound."""
         if self._reach is None:
-            self._rows, reach = [], len(self._fine)
+            self._rows, reach = [], len(self._hashes)
             for group in self._terms.group_ids:
                 row, end = self._look(group)
                 self._rows.append(row)
@@ -37,7 +39,8 @@ class FinePrefixSearch(FineSearch):
 
     def _look(self, group: int) -> tuple[list[KVCacheBlock], int]:
         """The blocks that the group holds, and how many hash blocks these are."""
-        found, per, fine = self._terms.pool.cached_block_hash_to_block, self._terms.block_size // self._unit, self._fine
+        terms, fine = self._terms, self._hashes
+        found, per = terms.pool.cached_block_hash_to_block, terms.block_size // self._unit
         hashes = fine if per == 1 else fine[per - 1 :: per]  # of a block of several hash blocks, that of the last one
         row = found.prefix(group, hashes, len(hashes))
         whole = len(row) * per
@@ -64,10 +67,10 @@ class FineStateSearch(FineSearch):
 
     def longest(self, bound: int) -> int:
         """The last one within the bound that every group has."""
-        found, most = self._terms.pool.cached_block_hash_to_block, min(bound // self._unit, len(self._fine))
+        found, most = self._terms.pool.cached_block_hash_to_block, min(bound // self._unit, len(self._hashes))
         first, *others = [found.index_of(group) for group in self._terms.group_ids]
         for end in range(most, 0, -1):
-            content = self._fine[end - 1]
+            content = self._hashes[end - 1]
             if content in first and (not others or all(content in other for other in others)):
                 self._states = [found.find(group, content) for group in self._terms.group_ids]
                 return end * self._unit
