@@ -7,11 +7,10 @@ from ..tables import Core
 from .names import named
 
 
-def read(core: Core, name: str, by_rank: bool = False) -> tuple[Value, ...]:
+def read(core: Core, name: str) -> tuple[Value, ...]:
     """The free blocks behind the one that is reused next, in order, as a connector reads them; by group, the ids of the
     blocks with computed tokens (of states and of an encoder, all); and how many tokens are cached in every group that
-    can be: up to where the furthest name of a block reaches. `by_rank` counts blocks as if each held what one rank has
-    of it."""
+    can be: up to where the furthest name of a block reaches."""
     request = core.requests.get(name)
     if request is None:
         return ()
@@ -20,8 +19,7 @@ def read(core: Core, name: str, by_rank: bool = False) -> tuple[Value, ...]:
     cached: list[int] = []
     for rule, table in zip(core.rules, tables, strict=True):
         every = isinstance(rule, Mamba) or rule.by_encoder
-        size = rule.group.block_size if by_rank else rule.b
-        ids.append(tuple(table if every else table[: arith.cdiv(request.computed, size)]))
+        ids.append(tuple(table if every else table[: arith.cdiv(request.computed, rule.b)]))
         if not (rule.by_encoder or rule.scratch):
             cached.append(max([named(core).covers.get(block, 0) for block in table if block != NULL], default=0))
     return (tuple(core.state.queue()[1:]), *ids, min(cached, default=0))

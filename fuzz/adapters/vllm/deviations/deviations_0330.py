@@ -394,9 +394,14 @@ def _overlap(items: Sequence[Item]) -> bool:
 
 def read_by_rank(note: Note, core: Core, name: str) -> tuple[Value, ...]:
     """What a scheduler asks besides, by blocks of one rank."""
-    told = queries.read(core, name, by_rank=True)
-    note(BY_RANK, told != queries.read(core, name))
-    return told
+    said = queries.read(core, name)
+    told = list(said)
+    for group, rule in enumerate(core.rules if told else ()):
+        if not (isinstance(rule, Mamba) or rule.by_encoder):
+            held = core.state.tables[group].get(name, [])
+            told[1 + group] = tuple(held[: arith.cdiv(core.requests[name].computed, rule.group.block_size)])
+    note(BY_RANK, told != list(said))
+    return tuple(told)
 
 
 def policy_of(declared: Collection[str], note: Note) -> Policy:
