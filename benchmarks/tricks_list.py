@@ -356,7 +356,7 @@ TRICKS: tuple[Trick, ...] = (
         )
         for name, work, witness in (
             ("folded", "evict-8k", BlockHashToBlockMap._add_all),
-            ("folded-small", "scattered", BlockPool.cache_full_block),  # of the last block of what comes again
+            ("folded-small", "scattered", BlockHashToBlockMap.prefix),  # where nothing is folded
             ("folded-twins", "twins", BlockHashToBlockMap._add_all),
         )
     ],

@@ -8,7 +8,7 @@ from blockproof.proofs.theorem import Theorem
 from blockproof.proofs.theorems import BY_ID, THEOREMS
 
 SYMBOLIC = [theorem for theorem in THEOREMS if isinstance(theorem, Theorem)]
-IN_WORDS = {"S1.short", "T8.folded", "T8.runs", "T14", "T25.order"}
+IN_WORDS = {"S1.short", "T8.folded", "T8.runs", "T14", "T16.first", "T25.order"}
 """Tried on every case of a scope: no formula is settled."""
 SOURCE_WIDTH, INDENT = 120, 4
 
