@@ -7,11 +7,7 @@ from operator import attrgetter
 from typing import Any, NoReturn
 
 from ..hashing.block_hash import BlockHash
-from ..hashing.block_hashing import (
-    BlockHashList,
-    BlockHashListWithBlockSize,
-    external_hashes,
-)
+from ..hashing.block_hashing import BlockHashList, BlockHashListWithBlockSize, external_hashes
 from ..hashing.extra_keys import CacheableRequest
 from .block import Batch, Hit, KVCacheBlock, loose_run
 from .events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, KVCacheEvent, blocks_stored
